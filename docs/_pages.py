@@ -15,9 +15,9 @@ from _formulas import typeset
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.config.resolve import list_plain_keys
-from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals
+from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals
 from fedjax_sel.report.catalogue import read_first_line
-from fedjax_sel.report.explain import list_fields
+from fedjax_sel.report.explain import list_fields, tell_cost
 
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -148,11 +148,8 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
     lines = []
     for moment, signals in moments.items():
         for name, signal in signals.items():
-            cost, sends = signal.cost, moment in MOMENTS
-            if not sends:  # the client keeps what it measures of its own examples
-                cost = Cost(forward=cost.forward, backward=cost.backward, max_examples=cost.max_examples)
             what = read_first_line(type(signal)).removesuffix(" Costs the clients nothing.")
-            told = tell_cost(cost, by_class=sends and signal.count_up(7) == 7)
+            told = tell_cost(signal, sends=moment in MOMENTS)
             lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
     said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "With default parameters it asks for no signals."
     if isinstance(selector, ClientSelector):
@@ -161,38 +158,6 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
         if type(selector).probes is not ClientSelector.probes:
             said += "\n\nIn some rounds it probes: a random cohort trains, is measured, and is billed (`probes`)."
     return said
-
-
-def tell_cost(cost: Cost, by_class: bool = False) -> str:
-    """Returns in words what one client pays for a signal.
-
-    Args:
-      cost: of the signal.
-      by_class: whether the value is as long as the number of classes.
-
-    >>> tell_cost(Cost(forward=1.0, up=1.0))
-    'A client pays one forward pass of each of its examples and sends 1 number.'
-    """
-    whose = "each of its examples" if cost.max_examples is None else f"at most {cost.max_examples} of its examples"
-    passes = [
-        f"{'one' if count == 1 else f'{count:g}'} {kind} {'pass' if count == 1 else 'passes'}"
-        for kind, count in (("forward", cost.forward), ("backward", cost.backward))
-        if count
-    ]
-    moved = [
-        f"{verb} {count:g} {'number' if count == 1 else 'numbers'}"
-        for verb, count in (("sends", cost.up), ("receives", cost.down))
-        if count
-    ]
-    if by_class:
-        moved = [one for one in moved if not one.startswith("sends")] + ["sends a number for each class"]
-    if cost.models_up:
-        moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")
-    paid = ([f"pays {' and '.join(passes)} of {whose}"] if passes else []) + moved
-    told = " and ".join(paid)
-    if not told:
-        return "Clients pay nothing for it."
-    return f"A client {told}{'; it must have received the current model' if cost.needs_model else ''}."
 
 
 LEADERBOARD = RESULTS / "leaderboard-small" / "leaderboard.json"

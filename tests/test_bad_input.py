@@ -7,6 +7,7 @@ in compiled runs; `COMMANDS` are command lines. But for `COUNTED`, nothing compi
 
 # ruff: noqa: F401  (the expressions of the tables name what is imported)
 
+import dataclasses
 import functools
 import re
 import warnings
@@ -20,6 +21,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from flax import nnx
 from typer.testing import CliRunner
 
 import fedjax_sel as fs
@@ -45,6 +47,7 @@ from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices import laws
 from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Function, Trace
 from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.privacy import epsilon_of
@@ -133,6 +136,21 @@ class Trained(nn.Module):
     @nn.compact
     def __call__(self, x, training_mode=False, features=False):
         return nn.Dense(3)(nn.Dropout(0.5, deterministic=not training_mode)(x))
+
+
+class CamelCase(nn.Module):
+    """Calls it as in other languages."""
+
+    @nn.compact
+    def __call__(self, x, isTraining=False):
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=not isTraining)(x))
+
+
+class ByKeyword(nnx.Module):
+    """Takes its generators by keyword alone."""
+
+    def __init__(self, *, rngs):
+        self.dense = nnx.Linear(2, 3, rngs=rngs)
 
 
 class Helped(fs.ClientSelector):
@@ -278,6 +296,14 @@ REFUSED: list[tuple[str, str]] = [
         "fs.simulate(experiment, federation, checkpoints='here')",
         "checkpoints is 'here'; it must be Checkpoints(folder)",
     ),
+    (
+        "fs.simulate(experiment, federation, checkpoints=Checkpoints(Path(__file__) / 'here'))",
+        "here cannot be written (Not a directory); give another folder",
+    ),
+    (
+        "models.from_nnx(ByKeyword)",
+        "from_nnx: ByKeyword cannot be made by ByKeyword(rngs) (too many positional arguments); it must be a function",
+    ),
     ("fs.simulate(experiment, federation, checkpoints=True)", "checkpoints is True; it must be Checkpoints(folder)"),
     ("fs.simulate(experiment, federation, memory='4GB')", "memory is '4GB'; it must be a number of bytes above 0"),
     ("fs.simulate(experiment, federation, memory=0)", "memory is 0; it must be a number of bytes above 0"),
@@ -348,7 +374,12 @@ REFUSED: list[tuple[str, str]] = [
     ("run(signal_split='test')", "signal_split is 'test'; it must be 'training' or 'holdout'"),
     (
         "run(signal_split='holdout', client_selection=Entropy())",
-        "some client has no hold-out examples; give the federat",
+        "but no client has hold-out examples; give the federation a holdout",
+    ),
+    (
+        "fs.simulate(make(signal_split='holdout', client_selection=Entropy(), cohort_size=2), "
+        "fs.Federation(one_small, partition.Natural(), holdout=0.5))",
+        "but 1 of 2 clients have no hold-out examples (the first is client 1); give it a larger holdout, or only",
     ),
     ("run(client_selection=PowerOfChoice(d=2))", "d is 2 candidates;"),
     ("run(client_selection=PowerOfChoice(d=9))", "d is 9 candidates;"),
@@ -641,6 +672,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     ("fs.dataset('mine', X, Y, test=(X.astype(int), Y))", "test examples are int32, training examples float32; they"),
     ("fs.dataset('mine', X, Y, owner=Y[:3])", "owner has shape (3,); one owner an example is needed"),
+    ("fs.dataset('mine', X, Y, owner=np.where(Y == 1, -1, Y))", "owner 1 is -1; owners are names, or numbers from 0"),
     ("fs.dataset(X, Y, 'mine')", "it must be text, as in dataset('mine', x, y)"),
     (
         "fs.load(Path('x.npz'))",
@@ -682,6 +714,10 @@ WARNED: list[tuple[str, str]] = [
     (
         "fs.Task(Trained())",
         "Trained.__call__ takes training_mode, which is False in training, too; of its arguments, only",
+    ),
+    (
+        "fs.Task(CamelCase())",
+        "CamelCase.__call__ takes isTraining, which is False in training, too; of its arguments, only",
     ),
     (
         "run_check(client_selection=Misspelt())",
@@ -1229,7 +1265,8 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits --seeds 2 seeds=3", "both give seeds; give it once"),
     ("run digits --layout pmap", "unknown layout 'pmap'"),
     ("run digits --mesh 2", "--mesh is '2'; it must be of the form seeds=2,clients=4"),
-    ("run digits --mesh seeds=0,clients=1", "mesh"),
+    ("run digits --mesh seeds=0,clients=1", "mesh.seeds is 0; it must be at least 1"),
+    ("run digits mesh.clients=0", "mesh.clients is 0; it must be at least 1"),
     ("run digits --memory much", "Invalid value for '--memory': Input should be a valid number"),
     ("run digits --memory -1", "Invalid value for '--memory': Input should be greater than"),
     ("run digits lr", "'lr' is not of the form key=value"),
@@ -1322,6 +1359,13 @@ COMMANDS: list[tuple[str, str]] = [
         "run digits deadline.seconds=60",
         "the deadline is 60.0 seconds, but the clients have no devices, so nobody is late",
     ),
+    ("run digits devices=uniform deadline.late=drop", "deadline.late is 'drop', but deadline.seconds is not given"),
+    ("run digits --out file.txt/here", "cannot be written"),
+    ("list selctors", "unknown kind or component 'selctors'; did you mean 'selectors'?"),
+    (
+        "run digits data.test=0",
+        "has no test examples to evaluate on; load it with a share, as in data.test: 0.2; see docs/how-to/data.md",
+    ),
     ("run digits devices=uniform deadline.seconds=0", "seconds is 0.0; it must be above 0"),
     ("run digits devices=uniform deadline.late=wait", "late"),
     ("run digits callbacks=tabel", "did you mean 'table'"),
@@ -1341,7 +1385,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("sweep digit", "digits"),
     ("pretrain mpl", "did you mean 'mlp'"),
     ("pretrain mlp --data digit", "did you mean 'digits'"),
-    ("pretrain mlp --epochs 0", f"rounds is 0; {ROUNDS}"),
+    ("pretrain mlp --epochs 0", "Invalid value for '--epochs': Input should be greater than or equal"),
     ("reproduce lefel", "did you mean 'lefl'"),
     ("reproduce lefl --scale huge", "huge"),
     ("compare missing", "missing"),
@@ -1387,6 +1431,7 @@ def names(blobs):
 
     own = {
         "blobs": blobs,
+        "one_small": dataclasses.replace(blobs, owner=(np.arange(len(blobs.y)) == 0).astype(np.int32)),
         "bare": fs.dataset("bare", blobs.x, blobs.y),
         "federation": federation,
         "task": task,

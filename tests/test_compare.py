@@ -64,7 +64,7 @@ def test_a_single_seed_has_no_interval_and_a_diverged_one_is_no_pair():
         (
             {**CONFIG, "partition": {"name": "dirichlet"}},
             [0],
-            "with 1 seed by seed: partition differ",
+            "with 1 seed by seed: they differ in partition",
         ),
         (CONFIG, [5], "with 1 seed by seed: they have no seeds in common that are finite"),
     ],

@@ -157,7 +157,7 @@ def test_a_component_is_explained_by_what_its_class_declares():
     said = call("explain", "power_of_choice").stdout
     assert "task: {loss: {name: focal}}" in call("explain", "focal").stdout
     assert "task: {metrics: [f1]}" in call("explain", "f1").stdout
-    for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(); a client pays", "2010.01243"):
+    for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(). A client pays", "2010.01243"):
         assert part in said
     assert "schedule: str = 'constant', one of constant, inc" in call("explain", "e3cs").stdout
     assert "did you mean 'entropy'" in refused("explain", "entropi")

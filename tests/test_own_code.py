@@ -342,7 +342,7 @@ def test_what_names_an_nnx_model_in_a_checkpoint_is_the_same_in_every_process(he
 def test_a_function_that_makes_no_dataset_is_refused(here):
     (here / "mine.py").write_text("def nothing():\n    return 3\n")
     config = resolve(override({"data": "mine:nothing"}, []))
-    with pytest.raises(ValueError, match="data mine:nothing returned a int; it must return a Dataset"):
+    with pytest.raises(ValueError, match="data mine:nothing returned an int; it must return a Dataset"):
         build(config)
 
 
@@ -357,7 +357,7 @@ def test_a_selector_of_the_users_is_explained_as_a_built_in_one_is(tmp_path):
     told = dict(explain(name))
     assert told[f"client_selection: {name}"] == ["The clients of largest loss."]
     assert told["fields"] == ["bonus: float = 0.3, 0 or above"]
-    assert told["signals"][0].startswith("before: loss = Loss(); a client pays")
+    assert told["signals"][0].startswith("before: loss = Loss(). A client pays")
 
 
 @pytest.mark.parametrize("name", ["selectors", "optax"])

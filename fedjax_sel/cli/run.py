@@ -126,7 +126,7 @@ def pretrain(
         typer.Argument(metavar="[KEY=VALUE]...", help="As in local_training.batch_size=64 data.num_examples=20000."),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Examples to train on, all in one place (default: digits).")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the examples (default: 10).")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the examples (default: 10).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/pretrain-MODEL-HASH.")] = None,
     no_cache: NoCache = False,
 ) -> None:

@@ -18,6 +18,7 @@ from fedjax_sel.data import sources
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import Callback
+from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
@@ -133,9 +134,10 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
     source = load_source(config["data"]) if source is None else source
     example = source if isinstance(source, Dataset) else source(config.data_seed or 0)
     if not len(example.test_y):
-        raise ValueError(
-            f"data {example.name} has no test examples to evaluate on; load it with a share, as in data.test: 0.2"
-        )
+        with see("docs/how-to/data.md"):
+            raise ValueError(
+                f"data {example.name} has no test examples to evaluate on; load it with a share, as in data.test: 0.2"
+            )
     given = config["model"]
     model = KINDS["model"].build(given, classes=example.classes, shape=example.x.shape[1:])
     task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"] or ()))
@@ -188,7 +190,5 @@ def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> 
         made = make(**given)
     if not isinstance(made, Dataset):
         hint = "; its dataset is .source, and who owns what is data.partition" if isinstance(made, Federation) else ""
-        raise ValueError(
-            f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes{hint}"
-        )
+        raise ValueError(f"data {name} returned {name_kind(made)}; it must return a Dataset, as fs.dataset makes{hint}")
     return made

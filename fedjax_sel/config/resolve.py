@@ -140,7 +140,11 @@ def resolve_mesh(given: Any) -> dict | None:
         return None
     if not isinstance(given, dict):
         raise ValueError(f"mesh is {given!r}; it must be a mapping, as in {{seeds: 2, clients: 4}}")
-    return complete("mesh", "", given, {name: Parameter(int, 1) for name in (SEEDS, CLIENTS)})
+    mesh = complete("mesh", "", given, {name: Parameter(int, 1) for name in (SEEDS, CLIENTS)})
+    for name, size in mesh.items():
+        if size < 1:
+            raise ValueError(f"mesh.{name} is {size}; it must be at least 1, the number of devices along that axis")
+    return mesh
 
 
 @see("docs/how-to/devices.md")
@@ -148,10 +152,10 @@ def resolve_deadline(given: Any) -> dict:
     """Returns the fields of a deadline, which is infinite if none is given."""
     if not isinstance(given, dict | None):
         raise ValueError(f"deadline is {given!r}; it must be a mapping, as in {{seconds: 60, late: drop}}")
-    if given and given.get("late") == "partial" and "seconds" not in given:
+    if given and "late" in given and "seconds" not in given:
         raise ValueError(
-            "deadline.late is 'partial', but deadline.seconds is not given, so that nobody is late; give both, as in "
-            "deadline.seconds=60"
+            f"deadline.late is {given['late']!r}, but deadline.seconds is not given, so that nobody is late; give "
+            "both, as in deadline.seconds=60"
         )
     return complete("deadline", "", given or {}, list_parameters(Deadline))
 

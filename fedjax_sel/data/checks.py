@@ -214,6 +214,11 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
         )
     if owner.dtype.kind == "O":
         list_values(f"{name}: owner", owner)
+    if owner.dtype.kind == "i" and owner.size and owner.min() < 0:
+        raise ValueError(
+            f"{name}: owner {int(np.argmin(owner))} is {owner.min()}; owners are names, or numbers from 0, as every "
+            "example belongs to somebody (a partition's rule may give -1, for nobody)"
+        )
     return owner
 
 

@@ -121,11 +121,11 @@ def trace_from_file(path: str | Path) -> Trace:
     if len(arrays) != 1:
         raise ValueError(f"{path} holds {', '.join(arrays) or 'no array'}; one array [rounds, N] is needed")
     (table,) = arrays.values()
-    if table.ndim != 2 or table.dtype.kind not in "biu" or not np.isin(table, (0, 1)).all():
-        raise ValueError(
-            f"{path} holds {table.dtype} of shape {table.shape}; one array [rounds, N] of 0 and 1, or of true and "
-            "false, is needed"
-        )
+    wanted = "one array [rounds, N] of 0 and 1, or of true and false, is needed"
+    if table.ndim != 2 or table.dtype.kind not in "biuf":
+        raise ValueError(f"{path} holds {table.dtype} of shape {table.shape}; {wanted}")
+    if (other := table[~np.isin(table, (0, 1))]).size:
+        raise ValueError(f"{path} holds {other[0]}; {wanted}")
     return Trace(table.astype(bool))
 
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from fedjax_sel.engine.disk import reserve, room
+from fedjax_sel.engine.disk import find_obstacle, reserve, room
 from fedjax_sel.engine.distributed import fetch, is_first, is_key
 from fedjax_sel.engine.mark import digest, name_of
 from fedjax_sel.engine.orbax import handler, orbax
@@ -115,6 +115,11 @@ class Checkpoints:
         self.saved = number
         measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
         return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]), ended)
+
+    def check_folder(self) -> None:
+        """Raises `ValueError` if the folder cannot be made or written, so that a run ends before it compiles."""
+        if reason := find_obstacle(self.folder) if is_first() else "":
+            raise ValueError(f"checkpoints: {self.folder} cannot be written ({reason}); give another folder")
 
     def check(self, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> None:
         """Raises the errors of `restore` that a mark alone shows, before anything else is changed."""

@@ -14,8 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_sel import protocols
+from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.protocols import (
@@ -278,7 +280,8 @@ def check_signals(selector: Any, data_selection: Any) -> None:
         check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
     if overrides(selector, "observe"):
         check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
-    check_data_signals(data_selection)
+    with see("docs/learn/own_data_selector.md"):
+        check_data_signals(data_selection)
 
 
 def check_examples(
@@ -290,10 +293,16 @@ def check_examples(
     name, signals = title(type(selector)), selector.signals()
     measured = {**signals.at("before"), **signals.at("trained")}
     own = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
-    if signal_split == "holdout" and own and int(jnp.min(data.num_holdout)) == 0:
+    if signal_split == "holdout" and own and (without := np.flatnonzero(data.num_holdout == 0)).size:
+        first, of = int(without[0]), data.num_clients
+        some = f"{len(without)} of {of} clients have no hold-out examples (the first is client {first})"
         raise ValueError(
-            f"signal_split is 'holdout', and {name} wants {', '.join(own)}, but some client has no hold-out examples; "
-            "give the federation a holdout"
+            f"signal_split is 'holdout', and {name} wants {', '.join(own)}, but "
+            + (
+                "no client has hold-out examples; give the federation a holdout"
+                if len(without) == of
+                else f"{some}; give it a larger holdout, or only clients that have enough examples (min_examples)"
+            )
         )
     public = [n for n, s in measured.items() if s.public]
     if public and data.public_x is None:

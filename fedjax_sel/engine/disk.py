@@ -33,6 +33,22 @@ def room(
         raise
 
 
+def find_obstacle(folder: Path) -> str:
+    """Returns why nothing can be written in a folder, or where it would be made; "" if it can. Leaves nothing behind.
+
+    >>> find_obstacle(Path(__file__) / "mine")
+    'Not a directory'
+    """
+    place = folder
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return ""
+    except OSError as error:
+        return "" if error.errno in FULL else error.strerror or str(error)
+
+
 def reserve(folder: Path, size: int) -> None:
     """Raises `OSError` if `size` more bytes do not fit in a folder: no space, a quota, or a limit on file size.
 

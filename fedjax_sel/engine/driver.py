@@ -96,6 +96,8 @@ def sweep(
     for callback in how.callbacks:
         if hasattr(callback, "check_metrics"):
             callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
+    if how.checkpoints is not None:
+        how.checkpoints.check_folder()
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
     mark_at = None if how.checkpoints is None else mark_program(program)
@@ -315,9 +317,11 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     own = {}
     if experiment.evaluate_clients_every is not None:
         own_models = experiment.has_own_models
-        kinds = {"hold-out" if own_models or np.min(one.num_holdout) > 0 else "training" for one in program.drawn}
+        kinds = {"hold-out" if own_models or np.max(one.num_holdout) > 0 else "training" for one in program.drawn}
         held = " or, by seed, ".join(sorted(kinds)) + " examples" + (", each by its own model" if own_models else "")
-        own = {"clients_evaluated_on": f"their own {held}; nobody is billed for it"}
+        without = max(np.sum(one.num_holdout == 0) for one in program.drawn) if "hold-out" in kinds else 0
+        lacking = f" (up to {without} of {num_clients} clients have none, and count nowhere)" if without else ""
+        own = {"clients_evaluated_on": f"their own {held}{lacking}; nobody is billed for it"}
     return {
         "device": describe_device(),
         "layout": str(program.layout),

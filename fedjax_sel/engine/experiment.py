@@ -210,7 +210,8 @@ class Experiment(Pytree):
         """Raises `ValueError` if the experiment cannot run on `data`."""
         with see("docs/understand/limits.md"):
             check_settings()
-        check_scalars(self)
+        with see("docs/how-to/strategies.md"):
+            check_scalars(self)
         with see("docs/how-to/command-line.md"):
             self.count_cohort(data.num_clients)
             if self.signal_split not in ("training", "holdout"):

@@ -248,7 +248,7 @@ def say_untrained(seeds: list[int], of: int) -> str:
     >>> say_untrained([0, 1], 2).split(";")[0]
     'no update came back in any round of all seeds: the model is as it began'
     """
-    causes = "availability, volatility, deadline, candidates"
+    causes = "availability, volatility, deadline, candidates, data_selection"
     return f"no update came back in any round of {name_seeds(seeds, of)}: the model is as it began; see {causes}"
 
 

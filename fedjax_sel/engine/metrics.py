@@ -81,16 +81,19 @@ def hide_nan(loss: Any) -> Any:
 
 
 def measure_clients(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
-    """Returns every metric on each client's own examples, with a leading `N`: the hold-out ones if all have some.
+    """Returns every metric on each client's own examples, with a leading `N`; NaN for a client that has none.
+
+    These are the hold-out examples if the federation keeps some; otherwise those that the client trains on.
 
     All clients share the global model, so their examples pass through it together, in passes of `layout.examples`, and
     are then summed by client: memory grows with `n` and `N`, but not with `N` models.
     """
     each = layout.over_examples_of(lambda x, y: task.example_metrics(task.logits(variables, x), y), data)
-    holdout = (data.num_holdout > 0).all()
+    holdout = (data.num_holdout > 0).any()
     sums = jax.tree.map(lambda value: sum_by_client(value.astype(jnp.float32), data, holdout=holdout), each)
     count = jnp.where(holdout, data.num_holdout, data.num_examples).astype(jnp.float32)
-    return jax.vmap(task.compute_metrics)(sums, count)
+    found = jax.vmap(task.compute_metrics)(sums, jnp.maximum(count, 1))
+    return {name: jnp.where(expand(count > 0, value), value, jnp.nan) for name, value in found.items()}
 
 
 def measure_own_models(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -17,6 +19,16 @@ def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
     return np.where(last < 0, np.nan, np.take_along_axis(curve, np.maximum(last, 0), axis=1))
 
 
+def check_curve(what: str, curve: Any, like: Any = None) -> np.ndarray:
+    """Returns a curve as an array; raises `ValueError` if it has no row for each seed, or not the shape of `like`."""
+    curve = np.asarray(curve)
+    if curve.ndim != 2:
+        raise ValueError(f"{what} has the shape {curve.shape}; it must have a row a seed, as history['accuracy'] does")
+    if like is not None and curve.shape != np.shape(like):
+        raise ValueError(f"{what} has the shape {curve.shape}, and the curve {np.shape(like)}; they must be the same")
+    return curve
+
+
 CLOSE = 5e-7
 """A value this far below a target has reached it: with float32, 8000 of 10,000 correct are 0.79999995."""
 
@@ -27,6 +39,9 @@ def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray,
     >>> rounds_to(np.array([[0.1, 0.5, 0.4], [0.1, 0.2, 0.3]]), 0.4)
     array([2, 4])
     """
+    curve = check_curve("curve", curve)
+    if np.isnan(target):
+        raise ValueError("target is NaN; it must be a number")
     reached = np.nan_to_num(np.asarray(curve, np.float64), nan=-np.inf) >= target - CLOSE * abs(target)
     return np.where(reached.any(1), reached.argmax(1) + 1, curve.shape[1] + 1)
 
@@ -37,6 +52,7 @@ def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], tar
     >>> cost_to(np.array([[0.1, 0.5], [0.1, 0.2]]), np.array([[10.0, 20.0], [10.0, 20.0]]), 0.4)
     array([20., inf])
     """
+    curve, cost = check_curve("curve", curve), check_curve("cost", cost, curve)
     first = rounds_to(curve, target)
     within = np.minimum(first, curve.shape[1]) - 1
     return np.where(first <= curve.shape[1], np.take_along_axis(cost, within[:, None], axis=1)[:, 0], np.inf)
@@ -50,6 +66,9 @@ def at_cost(
     >>> at_cost(np.array([[0.5, 0.7, 0.8]]), np.array([[10.0, 20.0, 30.0]]), np.array([25.0]))
     array([0.7])
     """
+    curve, cost = check_curve("curve", curve), check_curve("cost", cost, curve)
+    if np.shape(budget) != (len(curve),):
+        raise ValueError(f"budget has the shape {np.shape(budget)}; it must be one number a seed, of {len(curve)}")
     paid = (cost <= budget[:, None]).sum(1)
     value = np.take_along_axis(fill_missing(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
     return np.where(paid > 0, value, np.nan)
@@ -70,4 +89,6 @@ def last_mean(curve: Float[np.ndarray, "R T"], count: int = 10) -> Float[np.ndar
     >>> last_mean(np.array([[0.1, 0.5, np.nan, 0.75]]), count=2)
     array([0.625])
     """
-    return np.array([row[~np.isnan(row)][-count:].mean() for row in curve])
+    if count < 1:
+        raise ValueError(f"count is {count}; it must be at least 1")
+    return np.array([row[~np.isnan(row)][-count:].mean() for row in check_curve("curve", curve)])

@@ -13,6 +13,10 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
     array([[0.5 , 0.75, 0.75]])
     """
     runs, rounds, _ = selections.shape
+    if selections.size and selections.max() >= clients:
+        raise ValueError(
+            f"client {selections.max()} was selected, but clients is {clients}; it must be N, of all clients"
+        )
     first = np.full((runs, clients), rounds)
     run, t, slot = np.nonzero(selections >= 0)
     np.minimum.at(first, (run, selections[run, t, slot]), t)

@@ -169,6 +169,13 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     hint = "it must be a function of nnx.Rngs, as in from_nnx(lambda rngs: MyModule(10, rngs=rngs))"
     if isinstance(make, nnx.Module) or not callable(make):
         raise ValueError(f"from_nnx: make is {make!r:.60}; {hint}")
+    if inspect.isclass(make):
+        try:
+            inspect.signature(make.__init__).bind(None, "rngs")
+        except TypeError as error:
+            raise ValueError(
+                f"from_nnx: {make.__name__} cannot be made by {make.__name__}(rngs) ({error}); {hint}"
+            ) from error
     check_accepts("from_nnx: make", make, ("rngs",))
 
     def checked() -> nnx.Module:

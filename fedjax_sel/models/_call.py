@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 import warnings
@@ -38,6 +39,16 @@ MODES = {"train": True, "training": True, "is_training": True, "is_train": True,
 
 MODE_LIKE = re.compile(r"(^|_)(train|training|eval|evaluate|evaluation|inference|deterministic)(_|$)")
 """What other arguments that are meant to tell it have in their names."""
+
+
+def looks_like_mode(name: str) -> bool:
+    """Returns whether an argument that is none of `MODES` is named as if it told whether a module trains.
+
+    >>> [looks_like_mode(name) for name in ("train", "do_train", "isTraining", "is_traning", "trained")]
+    [False, True, True, True, False]
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return name not in MODES and bool(MODE_LIKE.search(words) or difflib.get_close_matches(words, MODES, cutoff=0.85))
 
 
 IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}
@@ -179,7 +190,7 @@ def check_call(model: Model) -> None:
             "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
         ) from None
     for parameter in signature.parameters.values():
-        if parameter.name not in MODES and isinstance(parameter.default, bool) and MODE_LIKE.search(parameter.name):
+        if isinstance(parameter.default, bool) and looks_like_mode(parameter.name):
             warnings.warn(
                 f"task: {name}.__call__ takes {parameter.name}, which is {parameter.default} in training, too; of its "
                 f"arguments, only {', '.join(MODES)} tell whether it trains",

@@ -52,6 +52,8 @@ def read_report(
         raise ValueError(f"{folder} has no summary.json; known must be the folder of an earlier report")
     summary = read_json(place)
     about = summary.get("paper"), summary.get("scale")
+    if None in about:
+        raise ValueError(f"{folder} holds no report of `reproduce`; known must be the folder of an earlier report")
     if about != (paper, scale):
         raise ValueError(f"{place} is about {about[0]} at scale {about[1]}, not about {paper} at scale {scale}")
     made = {(row["experiment"], row["method"]): row for row in summary["cells"]}

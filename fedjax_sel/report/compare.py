@@ -141,7 +141,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accur
     rows, said = [], []
     for number, (history, other) in enumerate(others, start=2):
         if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
-            said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
+            said.append(f"{number} is not compared with 1 seed by seed: they differ in {', '.join(differing)}")
             continue
         if history.rounds != first.rounds:  # a callback ended one of them
             said.append(

@@ -13,8 +13,8 @@ from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import own
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.task import MEASURES
-from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals, Strategy
-from fedjax_sel.report.catalogue import find_source, list_choices
+from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals, Strategy
+from fedjax_sel.report.catalogue import NO_SOURCE, find_source, list_choices
 
 
 def explain(name: str) -> Iterator[tuple[str, list[str]]]:
@@ -33,9 +33,13 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         yield "fields", list(list_fields(part)) or ["none"]
         if signals := list(list_signals(part)):
             yield "signals", signals
-        yield "source", [find_source(part)]
+        found = find_source(part)
+        yield "source", [NO_SOURCE_OF_OWN if found == NO_SOURCE and own.is_own(name) else found]
         written = f"[{name}]" if key in ("callbacks", "task.metrics") else f"{{name: {name}}}"
         yield "in a configuration", [write_nested(key, written)]
+
+
+NO_SOURCE_OF_OWN = "none given: a paragraph `Source:` in its docstring names one"
 
 
 def write_nested(key: str, value: str) -> str:
@@ -98,12 +102,48 @@ def list_signals(part: Any) -> Iterator[str]:
     if not isinstance(part, type) or not issubclass(part, ClientSelector | DataSelector):
         return
     asked = part().signals()
-    moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"before": asked}
+    moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"on the client": asked}
     for moment, signals in moments.items():
         for name, signal in signals.items():
-            values = {field.name: getattr(signal.cost, field.name) for field in dataclasses.fields(signal.cost)}
-            cost = ", ".join(f"{key} {value:g}" for key, value in values.items() if value) or "nothing"
-            yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
+            yield f"{moment}: {name} = {signal!r}. {tell_cost(signal, sends=moment in MOMENTS)}"
+
+
+def tell_cost(signal: Any, *, sends: bool) -> str:
+    """Returns in words what one client pays for a signal.
+
+    Args:
+      signal: of a selector.
+      sends: whether the client tells the server its value; a client keeps what it selects its own examples by.
+
+    >>> from fedjax_sel.signals import Loss, UpdateNorm
+    >>> tell_cost(Loss(), sends=False)
+    'A client pays one forward pass of each of its examples.'
+    >>> tell_cost(UpdateNorm(), sends=True)
+    'Clients pay nothing for it.'
+    """
+    cost = signal.cost
+    if not sends:
+        cost = Cost(forward=cost.forward, backward=cost.backward, max_examples=cost.max_examples)
+    whose = "each of its examples" if cost.max_examples is None else f"at most {cost.max_examples} of its examples"
+    passes = [
+        f"{'one' if count == 1 else f'{count:g}'} {kind} {'pass' if count == 1 else 'passes'}"
+        for kind, count in (("forward", cost.forward), ("backward", cost.backward))
+        if count
+    ]
+    moved = [
+        f"{verb} {count:g} {'number' if count == 1 else 'numbers'}"
+        for verb, count in (("sends", cost.up), ("receives", cost.down))
+        if count
+    ]
+    if sends and signal.count_up(7) == 7:
+        moved = [one for one in moved if not one.startswith("sends")] + ["sends a number for each class"]
+    if cost.models_up:
+        moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")
+    paid = ([f"pays {' and '.join(passes)} of {whose}"] if passes else []) + moved
+    told = " and ".join(paid)
+    if not told:
+        return "Clients pay nothing for it."
+    return f"A client {told}{'; it must have received the current model' if cost.needs_model else ''}."
 
 
 LISTED = {
@@ -114,6 +154,10 @@ LISTED = {
     "callback": "callbacks",
 }
 """Other names of lists, in the singular, with their keys."""
+
+
+PLURALS = ("selectors", *(f"{name}s" for name in LISTED if name != "loss"), "losses")
+"""What lists are called in the documentation, where that is not their key."""
 
 
 def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -139,7 +183,7 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     found = [(key, lines) for key, lines in found if lines]
     if not found:
-        kinds, names = [key for key, _ in choices], config.KINDS["client_selection"].available()
+        kinds, names = [*(key for key, _ in choices), *PLURALS], config.KINDS["client_selection"].available()
         with see("`fedjax-sel list`"):
             check_name("kind or component", word, [*kinds, *names])
     return found

@@ -23,6 +23,7 @@ from fedjax_sel.config import Config, dump, is_same, load_file, rename, resolve
 from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.marks import drop_marks, has_mark
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.disk import find_obstacle
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.curves import CURVES
@@ -115,6 +116,8 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise FolderError(f"{folder} cannot be written: {place} is {'read-only' if place.is_dir() else 'a file'}")
+    if reason := find_obstacle(folder):
+        raise FolderError(f"{folder} cannot be written ({reason}); give another folder")
     return now
 
 

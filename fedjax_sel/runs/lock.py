@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fedjax_sel.config.config import Config
-from fedjax_sel.engine.disk import room
+from fedjax_sel.engine.disk import find_obstacle, room
 from fedjax_sel.engine.distributed import is_first
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import PART
@@ -24,10 +24,12 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     Removes partial files that killed processes left in it.
 
     Raises:
-      FolderError: another process uses it.
+      FolderError: another process uses it, or it cannot be written.
     """
     folder = Path(folder)
     with room(folder):
+        if reason := find_obstacle(folder):
+            raise FolderError(f"{folder} cannot be written ({reason}); give another folder")
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK, blocking=False)
         try:

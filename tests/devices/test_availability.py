@@ -83,7 +83,7 @@ def test_a_table_is_read_from_a_file(suffix, tmp_path):
     if suffix == "npz":
         np.savez(path, present=table)
     elif suffix == "npy":
-        np.save(path, table.astype(int))
+        np.save(path, table.astype(float))  # as `np.zeros` and `np.ones` are
     else:
         np.savetxt(path, table.astype(int), fmt="%d", delimiter=",")
     np.testing.assert_array_equal(trace_from_file(path).present, table)
@@ -91,12 +91,14 @@ def test_a_table_is_read_from_a_file(suffix, tmp_path):
 
 def test_a_file_that_holds_no_table_is_refused(tmp_path):
     np.savez(tmp_path / "two.npz", a=np.ones((2, 2)), b=np.ones(2))
-    np.save(tmp_path / "chances.npy", np.full((2, 2), 0.5))
+    np.save(tmp_path / "chances.npy", np.array([[0.0, 1.0], [1.0, 0.5]]))
+    np.save(tmp_path / "flat.npy", np.ones(3))
     (tmp_path / "no.npz").write_text("1,0")
     (tmp_path / "blank.csv").write_text("1,0\n,\n0,1\n")
     for name, message in {
         "two.npz": "holds a, b; one array",
-        "chances.npy": r"holds float64 of shape \(2, 2\); one array \[rounds, N\] of 0 and 1",
+        "chances.npy": r"holds 0.5; one array \[rounds, N\] of 0 and 1",
+        "flat.npy": r"holds float64 of shape \(3,\); one array \[rounds, N\] of 0 and 1",
         "blank.csv": "line 2: a cell is ''; one 0 or 1 for each client",
         "no.npz": "cannot be read as NumPy's arrays",
     }.items():

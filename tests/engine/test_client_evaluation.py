@@ -1,5 +1,7 @@
 """The global model on every client's own examples."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pandas as pd
@@ -7,6 +9,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, partition, simulate
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.report.figures import plot_run
@@ -70,6 +73,24 @@ def test_values_that_are_not_finite_count_nowhere():
         np.testing.assert_allclose(spread_over_clients(values), rest.std())
         for higher, worst in ((True, 0.25), (False, 0.5)):
             np.testing.assert_allclose(worst_decile(values, higher_is_better=higher), worst)
+
+
+def test_a_client_without_hold_out_examples_counts_nowhere_whoever_else_there_is(blobs):
+    """The others are not judged by what they trained on; and as in a run in which clients have own, equal models."""
+    owner = np.concatenate([[0], np.arange(len(blobs.y) - 1) % 7 + 1])
+    data = Federation(dataclasses.replace(blobs, owner=owner.astype(np.int32)), partition.Natural(), holdout=0.3)
+    asked = experiment(blobs, evaluate_clients_every=5)
+    shared = simulate(asked, data, seeds=2)
+    tuned = simulate(asked.replace(fine_tuning=SGD(learning_rate=0.0)), data, seeds=2)
+    for name in ("accuracy", "loss"):
+        values = shared.client_metrics[name]
+        assert np.isnan(values[:, :, 0]).all()
+        assert np.isfinite(values[:, :, 1:]).all()
+        np.testing.assert_allclose(values, tuned.client_metrics[name], **CLOSE)
+    np.testing.assert_allclose(
+        shared["client_accuracy_mean"][:, -1], shared.client_metrics["accuracy"][:, -1, 1:].mean(1), rtol=1e-6
+    )
+    assert "up to 1 of 8 clients have none, and count nowhere" in shared.about["clients_evaluated_on"]
 
 
 def test_a_history_has_mean_worst_decile_and_spread_of_the_evaluated_rounds(history):

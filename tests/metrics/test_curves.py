@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedjax_sel.metrics import at_cost, cost_to, fill_missing, last_mean, mean_over_rounds, rounds_to
+from fedjax_sel.metrics import at_cost, cost_to, coverage, fill_missing, last_mean, mean_over_rounds, rounds_to
+from fedjax_sel.metrics.curves import check_curve
 
 NAN = np.nan
 
@@ -29,6 +30,21 @@ def first_reached(row, target):
 
 def test_gaps_are_filled_with_the_last_value_before_them(curves):
     np.testing.assert_array_equal(fill_missing(curves), pd.DataFrame(curves).ffill(axis=1).to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda c: last_mean(c, 0), "count is 0; it must be at least 1"),
+        (lambda c: rounds_to(c, NAN), "target is NaN"),
+        (lambda c: check_curve("curve", c[:, -1]), r"curve has the shape \(6,\); it must have a row a seed"),
+        (lambda c: check_curve("cost", c[:1], c), r"cost has the shape \(1, 25\), and the curve \(6, 25\)"),
+        (lambda c: coverage(np.array([[[0, 7]]]), 5), "client 7 was selected, but clients is 5"),
+    ],
+)
+def test_what_is_no_curve_is_refused(curves, ask, said):
+    with pytest.raises(ValueError, match=said):
+        ask(curves)
 
 
 def test_nothing_is_invented_before_the_first_value():

@@ -153,6 +153,12 @@ def test_an_earlier_report_that_cannot_be_used_is_refused(options, said, whole, 
     assert not given["out"].exists()
 
 
+def test_the_folder_of_a_run_is_no_earlier_report(whole):
+    run = locate_cell(whole, papers.load("uacs").cells("smoke")[0])
+    with pytest.raises(ValueError, match="holds no report of `reproduce`; known must be the folder of an earlier"):
+        papers.reproduce("uacs", scale="smoke", finished=True, known=run, out=whole.parent / "new")
+
+
 def test_conditions_of_both_are_the_smallest_and_the_best():
     first, second = Conditions(300.0, 5.0, 50, 5, 0.4, None), Conditions(500.0, None, 40, 3, 0.6, 0.3)
     assert merge_conditions(first, second) == Conditions(300.0, None, 40, 3, 0.6, 0.3)
