@@ -152,12 +152,14 @@ def resolve_deadline(given: Any) -> dict:
     """Returns the fields of a deadline, which is infinite if none is given."""
     if not isinstance(given, dict | None):
         raise ValueError(f"deadline is {given!r}; it must be a mapping, as in {{seconds: 60, late: drop}}")
+    fields = complete("deadline", "", given or {}, list_parameters(Deadline))
+    late = Deadline(**fields).late  # one of those that there are
     if given and "late" in given and "seconds" not in given:
         raise ValueError(
-            f"deadline.late is {given['late']!r}, but deadline.seconds is not given, so that nobody is late; give "
+            f"deadline.late is {late!r}, but deadline.seconds is not given, so that nobody is late; give "
             "both, as in deadline.seconds=60"
         )
-    return complete("deadline", "", given or {}, list_parameters(Deadline))
+    return fields
 
 
 @see("docs/how-to/command-line.md")

@@ -188,7 +188,7 @@ def test_of_hold_out_rows_it_pays_for_as_few(blobs):
 
 def test_signals_after_training_need_hold_out_rows_too_where_they_look_at_them(blobs):
     one = experiment(blobs, FedEntropy(), signal_split="holdout")
-    with pytest.raises(ValueError, match=r"is 'holdout', and fed_entropy wants .*, but some client has no"):
+    with pytest.raises(ValueError, match=r"is 'holdout', and fed_entropy wants .*, but no client has hold-out"):
         one.check(replace(recipe(blobs), holdout=0.0).draw(0))
     one.check(recipe(blobs).draw(0))
 
