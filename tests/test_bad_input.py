@@ -672,7 +672,9 @@ REFUSED: list[tuple[str, str]] = [
     ),
     ("fs.dataset('mine', X, Y, test=(X.astype(int), Y))", "test examples are int32, training examples float32; they"),
     ("fs.dataset('mine', X, Y, owner=Y[:3])", "owner has shape (3,); one owner an example is needed"),
-    ("fs.dataset('mine', X, Y, owner=np.where(Y == 1, -1, Y))", "owner 1 is -1; owners are names, or numbers from 0"),
+    ("fs.dataset('mine', X, Y, owner=np.where(Y == 1, -1, Y))", "owner 1 is -1, which stands for nobody in a"),
+    ("fs.dataset('mine', X, Y, owner=[0, 1, -1] * 4)", "owner 2 is -1, which stands for nobody in a"),
+    ("fs.dataset('mine', X, Y, owner=np.array([0, 'b', -1] * 4, object))", "owner"),
     ("fs.dataset(X, Y, 'mine')", "it must be text, as in dataset('mine', x, y)"),
     (
         "fs.load(Path('x.npz'))",

@@ -259,6 +259,9 @@ def test_a_file_whose_writing_failed_is_as_it_was(tmp_path):
 
 
 def test_one_process_at_a_time_has_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match=r"run cannot be written \(Not a directory\); give another folder"):
+        lock_folder(tmp_path / "file" / "run").__enter__()
     with lock_folder(tmp_path / "run"), pytest.raises(FolderError, match="run is used by another process"):
         FolderLock(tmp_path / "run", CONFIG).__enter__()
     with FolderLock(tmp_path / "run", CONFIG) as hold:

@@ -214,10 +214,10 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
         )
     if owner.dtype.kind == "O":
         list_values(f"{name}: owner", owner)
-    if owner.dtype.kind == "i" and owner.size and owner.min() < 0:
+    if owner.dtype.kind in "ifO" and (nobody := np.flatnonzero(owner == -1)).size:
         raise ValueError(
-            f"{name}: owner {int(np.argmin(owner))} is {owner.min()}; owners are names, or numbers from 0, as every "
-            "example belongs to somebody (a partition's rule may give -1, for nobody)"
+            f"{name}: owner {nobody[0]} is -1, which stands for nobody in a partition's rule; here every example has "
+            "an owner: leave these examples out, or give the owner another number"
         )
     return owner
 

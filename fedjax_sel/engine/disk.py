@@ -39,10 +39,10 @@ def find_obstacle(folder: Path) -> str:
     >>> find_obstacle(Path(__file__) / "mine")
     'Not a directory'
     """
-    place = folder
-    while not place.exists():
-        place = place.parent
+    place = folder.absolute()
     try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
         with tempfile.TemporaryFile(dir=place):
             return ""
     except OSError as error:

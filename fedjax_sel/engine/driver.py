@@ -96,7 +96,7 @@ def sweep(
     for callback in how.callbacks:
         if hasattr(callback, "check_metrics"):
             callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
-    if how.checkpoints is not None:
+    if how.checkpoints is not None and not how.checkpoints.rounds():
         how.checkpoints.check_folder()
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
@@ -317,9 +317,9 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     own = {}
     if experiment.evaluate_clients_every is not None:
         own_models = experiment.has_own_models
-        kinds = {"hold-out" if own_models or np.max(one.num_holdout) > 0 else "training" for one in program.drawn}
-        held = " or, by seed, ".join(sorted(kinds)) + " examples" + (", each by its own model" if own_models else "")
-        without = max(np.sum(one.num_holdout == 0) for one in program.drawn) if "hold-out" in kinds else 0
+        has_some = own_models or np.max(data.num_holdout) > 0  # of every seed, or of none
+        held = f"{'hold-out' if has_some else 'training'} examples" + (", each by its own model" if own_models else "")
+        without = max(np.sum(one.num_holdout == 0) for one in program.drawn) if has_some else 0
         lacking = f" (up to {without} of {num_clients} clients have none, and count nowhere)" if without else ""
         own = {"clients_evaluated_on": f"their own {held}{lacking}; nobody is billed for it"}
     return {

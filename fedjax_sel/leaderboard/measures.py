@@ -90,7 +90,10 @@ def settle(history: History) -> Float[np.ndarray, "R T"]:
 
 
 def find_target(baseline: History) -> float:
-    """Returns the target accuracy: the baseline's after half of its rounds, as the median over its seeds."""
+    """Returns the target accuracy: the baseline's after half of its rounds, as the median over its seeds.
+
+    It is NaN where the baseline was not evaluated by then.
+    """
     return float(np.median(fill_missing(settle(baseline))[:, baseline.rounds // 2 - 1]))
 
 
@@ -107,7 +110,8 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     for budget in BUDGETS:
         if budget.kind == "rounds" or has(baseline, budget.kind):
             out.append((ACCURACY, budget.name, *measure_under(history, baseline, budget)))
-    first = rounds_to(history["accuracy"], find_target(baseline)).astype(float)
+    target = find_target(baseline)
+    first = rounds_to(history["accuracy"], np.inf if np.isnan(target) else target).astype(float)
     out.append((ROUNDS_TO, "", np.minimum(first, history.rounds), first > history.rounds))
     out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:

@@ -1,4 +1,7 @@
-"""Numbers read off learning curves, one per seed."""
+"""Numbers read off learning curves, one per seed.
+
+All raise `ValueError` if a curve has no row for each seed, or what belongs to it has another shape.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-
-
-def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
-    """Returns the curve with each missing value replaced by the last value before it; NaN before the first.
-
-    >>> fill_missing(np.array([[np.nan, 1.0, np.nan, 2.0]]))
-    array([[nan,  1.,  1.,  2.]])
-    """
-    seen = np.where(np.isnan(curve), -1, np.arange(curve.shape[1]))
-    last = np.maximum.accumulate(seen, axis=1)
-    return np.where(last < 0, np.nan, np.take_along_axis(curve, np.maximum(last, 0), axis=1))
 
 
 def check_curve(what: str, curve: Any, like: Any = None) -> np.ndarray:
@@ -27,6 +19,18 @@ def check_curve(what: str, curve: Any, like: Any = None) -> np.ndarray:
     if like is not None and curve.shape != np.shape(like):
         raise ValueError(f"{what} has the shape {curve.shape}, and the curve {np.shape(like)}; they must be the same")
     return curve
+
+
+def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
+    """Returns the curve with each missing value replaced by the last value before it; NaN before the first.
+
+    >>> fill_missing(np.array([[np.nan, 1.0, np.nan, 2.0]]))
+    array([[nan,  1.,  1.,  2.]])
+    """
+    curve = check_curve("curve", curve)
+    seen = np.where(np.isnan(curve), -1, np.arange(curve.shape[1]))
+    last = np.maximum.accumulate(seen, axis=1)
+    return np.where(last < 0, np.nan, np.take_along_axis(curve, np.maximum(last, 0), axis=1))
 
 
 CLOSE = 5e-7
@@ -40,8 +44,8 @@ def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray,
     array([2, 4])
     """
     curve = check_curve("curve", curve)
-    if np.isnan(target):
-        raise ValueError("target is NaN; it must be a number")
+    if np.isnan(np.asarray(target, np.float64)).any():
+        raise ValueError(f"target is {target}; it must be a number")
     reached = np.nan_to_num(np.asarray(curve, np.float64), nan=-np.inf) >= target - CLOSE * abs(target)
     return np.where(reached.any(1), reached.argmax(1) + 1, curve.shape[1] + 1)
 
@@ -67,8 +71,9 @@ def at_cost(
     array([0.7])
     """
     curve, cost = check_curve("curve", curve), check_curve("cost", cost, curve)
-    if np.shape(budget) != (len(curve),):
-        raise ValueError(f"budget has the shape {np.shape(budget)}; it must be one number a seed, of {len(curve)}")
+    budget = np.asarray(budget)
+    if budget.shape != (len(curve),):
+        raise ValueError(f"budget has the shape {budget.shape}; it must be one number a seed, of {len(curve)}")
     paid = (cost <= budget[:, None]).sum(1)
     value = np.take_along_axis(fill_missing(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
     return np.where(paid > 0, value, np.nan)
@@ -80,7 +85,7 @@ def mean_over_rounds(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R"]:
     >>> mean_over_rounds(np.array([[0.5, np.nan, 0.75]]))
     array([0.625])
     """
-    return np.nanmean(curve, axis=1)
+    return np.nanmean(check_curve("curve", curve), axis=1)
 
 
 def last_mean(curve: Float[np.ndarray, "R T"], count: int = 10) -> Float[np.ndarray, "R"]:

@@ -9,9 +9,13 @@ from jaxtyping import Float, Int
 def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.ndarray, "R T"]:
     """Returns the share of the clients that were selected at least once up to each round.
 
+    Raises:
+      ValueError: `clients` is not their whole number.
+
     >>> coverage(np.array([[[0, 1], [1, 2], [-1, 1]]]), 4)
     array([[0.5 , 0.75, 0.75]])
     """
+    selections = np.asarray(selections)
     runs, rounds, _ = selections.shape
     if selections.size and selections.max() >= clients:
         raise ValueError(

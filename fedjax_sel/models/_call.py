@@ -44,11 +44,14 @@ MODE_LIKE = re.compile(r"(^|_)(train|training|eval|evaluate|evaluation|inference
 def looks_like_mode(name: str) -> bool:
     """Returns whether an argument that is none of `MODES` is named as if it told whether a module trains.
 
-    >>> [looks_like_mode(name) for name in ("train", "do_train", "isTraining", "is_traning", "trained")]
-    [False, True, True, True, False]
+    >>> [looks_like_mode(name) for name in ("do_train", "isTraining", "is_traning")]
+    [True, True, True]
+    >>> [looks_like_mode(name) for name in ("train", "trained", "is_trained", "trainable")]
+    [False, False, False, False]
     """
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    return name not in MODES and bool(MODE_LIKE.search(words) or difflib.get_close_matches(words, MODES, cutoff=0.85))
+    near = difflib.get_close_matches(words, MODES, cutoff=0.9) and not words.endswith("ed")
+    return name not in MODES and bool(MODE_LIKE.search(words) or near)
 
 
 IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}

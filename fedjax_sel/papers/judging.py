@@ -129,9 +129,11 @@ def ask_not_below(margin: float) -> Question:
 def ask_as_published(margin: float) -> Question:
     """Returns the question "they are about equal" where the second is a published number, of one run.
 
-    That run would have come out differently with another seed, too, so the interval is that of one more run.
+    That run would have come out differently with another seed, too, so the interval is that of one more run. Where such
+    runs spread wider than the margin, either end refutes about as often, so the test is two-sided.
     """
-    return replace(ask_comparable(margin), name="as published", sees=predict_run)
+    question = ask_comparable(margin)
+    return replace(question, name="as published", sees=predict_run, refute=lambda d: min(1.0, 2 * question.refute(d)))
 
 
 QUESTIONS: Mapping[str, Callable[..., Question]] = {
@@ -383,6 +385,11 @@ def describe_difference(d: Difference) -> dict[str, float]:
 def describe_differences(differences: Differences) -> dict[str, Any]:
     """Returns the differences of all experiments as a claim's statistic."""
     return {name: describe_difference(d) for name, d in differences.items()}
+
+
+def describe_runs(differences: Differences) -> dict[str, Any]:
+    """Returns the same with the intervals of one more run, as `ask_as_published` judges them."""
+    return describe_differences({name: predict_run(d) for name, d in differences.items()})
 
 
 def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ LISTED = {
 """Other names of lists, in the singular, with their keys."""
 
 
-PLURALS = ("selectors", *(f"{name}s" for name in LISTED if name != "loss"), "losses")
+PLURALS = ("selectors", "presets", "pretrained", "losses", "metrics")
 """What lists are called in the documentation, where that is not their key."""
 
 

@@ -1,11 +1,12 @@
 """Numbers read off a learning curve, against loops and pandas."""
 
+from inspect import unwrap
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from fedjax_sel.metrics import at_cost, cost_to, coverage, fill_missing, last_mean, mean_over_rounds, rounds_to
-from fedjax_sel.metrics.curves import check_curve
 
 NAN = np.nan
 
@@ -36,9 +37,12 @@ def test_gaps_are_filled_with_the_last_value_before_them(curves):
     ("ask", "said"),
     [
         (lambda c: last_mean(c, 0), "count is 0; it must be at least 1"),
-        (lambda c: rounds_to(c, NAN), "target is NaN"),
-        (lambda c: check_curve("curve", c[:, -1]), r"curve has the shape \(6,\); it must have a row a seed"),
-        (lambda c: check_curve("cost", c[:1], c), r"cost has the shape \(1, 25\), and the curve \(6, 25\)"),
+        (lambda c: rounds_to(c, NAN), "target is nan"),
+        (lambda c: unwrap(rounds_to)(c[:, -1], 0.5), r"curve has the shape \(6,\); it must have a row a seed"),
+        (lambda c: unwrap(cost_to)(c, c[:1], 0.5), r"cost has the shape \(1, 25\), and the curve \(6, 25\)"),
+        (lambda c: unwrap(at_cost)(c, c[:, 1:], c[:, 0]), r"cost has the shape \(6, 24\), and the curve \(6, 25\)"),
+        (lambda c: unwrap(at_cost)(c, c, 3.0), r"budget has the shape \(\); it must be one number a seed, of 6"),
+        (lambda c: unwrap(mean_over_rounds)(c[0]), r"curve has the shape \(25,\)"),
         (lambda c: coverage(np.array([[[0, 7]]]), 5), "client 7 was selected, but clients is 5"),
     ],
 )

@@ -134,7 +134,8 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
         ),
         (
             "few-clients-are-most-efficient",
-            "With many clients, FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS",
+            "With many clients, FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS "
+            "(compared in decades)",
             "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
             ask_larger(),
             stragglers,

@@ -52,7 +52,8 @@ from fedjax_sel.papers.uacs.numbers import (
 COSTS = "Introduction: reducing computational costs (implied)"
 SOURCES = {
     "bytes": "ours: implied by the comparison per round",
-    BROADCAST: "ours: as above, with the algorithm's last step: 'broadcasts ... to all clients'",
+    BROADCAST: "ours: implied by the comparison per round, with the algorithm's last step: 'broadcasts ... to all "
+    "clients'",
     "FLOPs": COSTS,
 }
 READ = {
