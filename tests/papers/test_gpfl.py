@@ -184,9 +184,9 @@ def test_coverage_tail_and_steadiness_are_read_off_the_runs():
         "mean over seeds that reach it": 100.0,
         "seeds that never reach it": 0,
     }
-    assert set(nothing["fedcor-covers-late"].statistic["round of full coverage, minus 200 (intervals of one more run)"]) == {"2SPC", "Dir"}, (
-        "cohorts of five alone"
-    )
+    assert set(
+        nothing["fedcor-covers-late"].statistic["round of full coverage, minus 200 (intervals of one more run)"]
+    ) == {"2SPC", "Dir"}, "cohorts of five alone"
     found = judged(
         [
             ((AS_PUBLISHED, GPFL), Method(covers=40, favourite=450, swing=0.001)),
