@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
+import optuna
 import pandas as pd
 import pytest
 from flax import nnx
@@ -144,6 +145,20 @@ class CamelCase(nn.Module):
     @nn.compact
     def __call__(self, x, isTraining=False):
         return nn.Dense(3)(nn.Dropout(0.5, deterministic=not isTraining)(x))
+
+
+class NoOptimiser(SGD):
+    """Forgets to return one."""
+
+    def build_optimizer(self, rate):
+        return None
+
+
+class HalfGradient(SGD):
+    """Returns the gradient alone."""
+
+    def batch_gradient(self, *given):
+        return super().batch_gradient(*given)[0]
 
 
 class ByKeyword(nnx.Module):
@@ -675,6 +690,24 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.dataset('mine', X, Y, owner=np.where(Y == 1, -1, Y))", "owner 1 is -1, which stands for nobody in a"),
     ("fs.dataset('mine', X, Y, owner=[0, 1, -1] * 4)", "owner 2 is -1, which stands for nobody in a"),
     ("fs.dataset('mine', X, Y, owner=np.array([0, 'b', -1] * 4, object))", "owner"),
+    ("fs.dataset('mine', np.full((6, 2), 1e300), Y[:6])", "6 of 6 examples hold numbers beyond those of float32"),
+    ("fs.dataset('mine', Y[:, None] - 1, Y[:, None] - 1, targets='tokens')", "whole numbers from 0, but there are"),
+    (
+        "fs.Federation(blobs, partition.Function(lambda y, rng: [[0], [1, 2]])).draw(0)",
+        "it must return a whole number for each of the 216 examples, its client",
+    ),
+    ("fs.save_variables('x.npz', None)", "variables is None; it must be a dictionary with 'params'"),
+    ("fs.save_variables('x.npz', {'a': 3})", "variables is {'a': 3}; it must be a dictionary with 'params'"),
+    ("fs.load_variables(__file__)", "cannot be read (it is no archive of arrays)"),
+    ("SGD(schedule=lambda t: t)", "it must be a schedule, as Cosine(), or a Pytree with a method"),
+    ("SGD(augment='crop_flip')", "augment is 'crop_flip'; it must be CropFlip(), or None"),
+    ("run(local_training=NoOptimiser())", "NoOptimiser.build_optimizer returned None; it must return an optimiser"),
+    ("run(local_training=HalfGradient())", "it must return (gradient, (sums, statistics))"),
+    ("fs.tune(None, make, federation, trials=2)", "study is None; it must be a study of optuna"),
+    (
+        "fs.tune(optuna.create_study(), make, federation, trials=2, objective='accuracy')",
+        "objective is 'accuracy'; it must be a function of a trial's history that returns one number",
+    ),
     ("fs.dataset(X, Y, 'mine')", "it must be text, as in dataset('mine', x, y)"),
     (
         "fs.load(Path('x.npz'))",
@@ -1363,6 +1396,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     ("run digits devices=uniform deadline.late=drop", "deadline.late is 'drop', but deadline.seconds is not given"),
     ("run digits --out file.txt/here", "cannot be written"),
+    ("leaderboard --only uniform,oort", "unknown federation or selector 'uniform,oort'; did you mean"),
     ("list selctors", "unknown kind or component 'selctors'; did you mean 'selectors'?"),
     (
         "run digits data.test=0",

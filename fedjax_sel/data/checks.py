@@ -116,6 +116,8 @@ def count_classes(name: str, y: np.ndarray, classes: int | None, targets: str) -
     >>> count_classes("toy", np.zeros((5, 3)), None, "multilabel")
     3
     """
+    if targets == "tokens" and (negative := np.unique(y[y < 0])).size:
+        raise ValueError(f"{name}: ids of tokens are whole numbers from 0, but there are also: {negative[:5].tolist()}")
     if targets in ("classes", "tokens"):
         return check_labels(name, y, classes)
     width = 1 if y.ndim == 1 else y.shape[1]
@@ -310,12 +312,18 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
       ValueError: some values are NaN, infinite, or integers beyond 32 bits.
     """
     if x.dtype.kind == "f":
+        given = x
         if x.dtype.itemsize > 4:
             with np.errstate(over="ignore"):  # values that overflow float32 become inf, which is rejected below
                 x = x.astype(np.float32)
         starts = range(0, max(1, len(x)), EXAMPLES_AT_A_TIME)
         bad = np.concatenate([~_finite(x[i : i + EXAMPLES_AT_A_TIME]) for i in starts])
         if bad.any():
+            if np.isfinite(given[bad]).all():
+                raise ValueError(
+                    f"{what}: {bad.sum()} of {len(x)} examples hold numbers beyond those of float32 (up to "
+                    f"{np.abs(given[bad]).max():.3g}; the first is number {bad.argmax()}); rescale them first"
+                )
             raise ValueError(
                 f"{what}: {bad.sum()} of {len(x)} examples hold NaN or infinity (the first is number "
                 f"{bad.argmax()}); "

@@ -25,7 +25,9 @@ def stage(name: str, **where: Any) -> Iterator[None]:
             yield
     except Exception as error:
         known = ", ".join(f"{k} {v}" for k, v in where.items() if not isinstance(v, Tracer))
-        error.add_note(f"in {name}" + (f", {known}" if known else ""))
+        note = f"in {name}" + (f", {known}" if known else "")
+        if note not in getattr(error, "__notes__", ()):  # a stage may have others of its name in it
+            error.add_note(note)
         raise
 
 

@@ -252,6 +252,34 @@ def say_untrained(seeds: list[int], of: int) -> str:
     return f"no update came back in any round of {name_seeds(seeds, of)}: the model is as it began; see {causes}"
 
 
+def find_lost(history: History) -> dict[str, Any]:
+    """Returns how many clients' losses were not finite, at the most, in which seed and round; {} if all were.
+
+    Seeds that diverged are left out, as they say so themselves.
+    """
+    losses = history.client_metrics.get("loss")
+    if losses is None or not losses.size:
+        return {}
+    lost = np.isposinf(losses).sum(-1) * (history.diverged == 0)[:, None]
+    seed, at = np.unravel_index(lost.argmax(), lost.shape)
+    if not lost[seed, at]:
+        return {}
+    where = {"seed": int(history.seeds[seed]), "round": int(history.client_rounds[at])}
+    return {"clients": int(lost[seed, at]), "of": history.num_clients, **where}
+
+
+def say_lost(clients: int, of: int, seed: int, round: int) -> str:
+    """Returns one line of text on clients whose losses were not finite.
+
+    >>> say_lost(2, 6, seed=0, round=3)
+    'the losses of up to 2 of 6 clients are not finite (seed 0, round 3): they count in no mean over clients'
+    """
+    return (
+        f"the losses of up to {clients} of {of} clients are not finite (seed {seed}, round {round}): they count in no "
+        "mean over clients"
+    )
+
+
 def find_unweighted(history: History) -> list[int]:
     """Returns the seeds in which finite updates came back, but in every round all of them had the weight 0.
 
@@ -291,6 +319,8 @@ def warn_of_faults(history: History, *, alone: bool) -> None:
     lines = [say_fault(fault) for fault in find_faults(history)]
     if alone and (ended := find_diverged(history)):
         lines.append(f"{say_diverged(ended)}; their numbers are NaN from there on")
+    if alone and (lost := find_lost(history)):
+        lines.append(say_lost(**lost))
     if untrained := find_untrained(history):
         lines.append(say_untrained(untrained, len(history.seeds)))
     if unweighted := find_unweighted(history):

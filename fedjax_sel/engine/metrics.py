@@ -83,7 +83,8 @@ def hide_nan(loss: Any) -> Any:
 def measure_clients(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
     """Returns every metric on each client's own examples, with a leading `N`; NaN for a client that has none.
 
-    These are the hold-out examples if the federation keeps some; otherwise those that the client trains on.
+    A NaN loss becomes infinite, as NaN means that none was measured. The examples are the hold-out ones if the
+    federation keeps some; otherwise those that the client trains on.
 
     All clients share the global model, so their examples pass through it together, in passes of `layout.examples`, and
     are then summed by client: memory grows with `n` and `N`, but not with `N` models.
@@ -93,6 +94,7 @@ def measure_clients(task: Task, data: FederatedData, variables: Variables, layou
     sums = jax.tree.map(lambda value: sum_by_client(value.astype(jnp.float32), data, holdout=holdout), each)
     count = jnp.where(holdout, data.num_holdout, data.num_examples).astype(jnp.float32)
     found = jax.vmap(task.compute_metrics)(sums, jnp.maximum(count, 1))
+    found["loss"] = hide_nan(found["loss"])
     return {name: jnp.where(expand(count > 0, value), value, jnp.nan) for name, value in found.items()}
 
 
@@ -113,6 +115,7 @@ def measure_own_models(
         sums = jax.tree.map(lambda v: jnp.where(expand(batch.mask, v), v, 0).sum(0, dtype=jnp.float32), each)
         count = batch.mask.sum()
         found = task.compute_metrics(sums, jnp.maximum(count, 1).astype(jnp.float32))
+        found["loss"] = hide_nan(found["loss"])
         return {name: jnp.where(count > 0, value, jnp.nan) for name, value in found.items()}
 
     return layout.over_clients(measure, jnp.arange(data.num_clients))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import jax
 import numpy as np
 
 from fedjax_sel.catalog import import_extra
@@ -14,7 +15,7 @@ from fedjax_sel.engine.driver import check_seeds, resolve_execution, sweep
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.pytree import is_whole
+from fedjax_sel.pytree import is_whole, show, show_value
 
 
 def mean_final_quality(history: History) -> float:
@@ -33,6 +34,13 @@ def check_direction(study: Any, experiment: Experiment, data: Federation | Feder
             f"the study is to {study.direction.name.lower()}, but its objective is the final {name}; give "
             f"create_study(direction={better!r}), or an objective of your own"
         )
+
+
+OBJECTIVE = (
+    "it must be a function of a trial's history that returns one number, as lambda history: "
+    "history['loss'][:, -1].mean()"
+)
+"""What the objective of a study must be."""
 
 
 def tune(
@@ -84,6 +92,10 @@ def tune(
     for name, value in (("trials", trials), ("at_once", at_once)):
         if not is_whole(value) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+    if not hasattr(study, "directions"):
+        raise ValueError(f"study is {show(study)}; it must be a study of optuna, as optuna.create_study(direction=...)")
+    if not callable(objective):
+        raise ValueError(f"objective is {show(objective)}; {OBJECTIVE}")
     if len(study.directions) > 1:
         raise ValueError(f"the study has {len(study.directions)} objectives; tune runs studies with one")
     how, seeds = resolve_execution(execution, {}), check_seeds(seeds)
@@ -91,7 +103,10 @@ def tune(
         raise ValueError("tune takes no checkpoints, as every batch is another run; the study keeps what is done")
 
     def judge(history: History) -> float:
-        return float(objective(history))
+        found = objective(history)
+        if np.ndim(found) != 0 or not isinstance(found, int | float | np.number | jax.Array | np.ndarray):
+            raise ValueError(f"objective returned {show_value(found)}; {OBJECTIVE}")
+        return float(found)
 
     for first in range(0, trials, at_once):
         asked = [study.ask() for _ in range(min(at_once, trials - first))]

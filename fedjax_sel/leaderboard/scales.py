@@ -86,7 +86,8 @@ def choose(scale: Scale, only: Sequence[str], added: Sequence[Competitor]) -> tu
     """
     for text in only:
         if not any(fnmatch(name, text) for name in (*FEDERATIONS, *SELECTORS)):
-            check_name("federation or selector", text, [*FEDERATIONS, *SELECTORS])
+            more = "; repeat the option to name several" if "," in text else ""
+            check_name("federation or selector", text, [*FEDERATIONS, *SELECTORS], more=more)
     federations = pick(FEDERATIONS, scale.federations, only)
     selectors = pick(SELECTORS, scale.selectors, only)
     return list(federations.values()), list(({BASELINE: SELECTORS[BASELINE]} | selectors).values()) + list(added)

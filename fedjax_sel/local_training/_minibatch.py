@@ -19,7 +19,7 @@ from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
-from fedjax_sel.pytree import Scalar, param, show, static, title
+from fedjax_sel.pytree import Pytree, Scalar, param, show, static, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
 
@@ -56,10 +56,13 @@ class MinibatchTrainer(LocalTrainer):
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for both `epochs` and `steps`, or for something that is not a schedule."""
-        if isinstance(self.schedule, type) or not callable(self.schedule):
+        if not isinstance(self.schedule, Pytree) or not callable(self.schedule):
             raise ValueError(
-                f"{title(type(self))}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine()"
+                f"{title(type(self))}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine(), or a "
+                "Pytree with a method __call__(self, round, rounds)"
             )
+        if self.augment is not None and not isinstance(self.augment, CropFlip):
+            raise ValueError(f"{title(type(self))}: augment is {show(self.augment)}; it must be CropFlip(), or None")
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
                 f"{title(type(self))}: epochs is {self.epochs} and steps is {self.steps}; "
@@ -69,7 +72,7 @@ class MinibatchTrainer(LocalTrainer):
     @property
     def uses_rounds(self) -> bool:
         """Returns whether the schedule depends on how many rounds there are."""
-        return self.schedule.uses_rounds
+        return getattr(self.schedule, "uses_rounds", True)
 
     @abstractmethod
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
@@ -167,10 +170,11 @@ class MinibatchTrainer(LocalTrainer):
                 check_images(self.augment, task)
                 key_step, key_augment = jax.random.split(key_step)
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
-            gradient, (sums, statistics) = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
+            found = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
+            gradient, (sums, statistics) = self.check_gradient(found)
             gradient = gradient if transform is None else transform(gradient, trained)
             rate = self.rate(epoch, factor)
-            change, moved_moments = self.build_optimizer(rate).update(gradient, moments, trained)
+            change, moved_moments = self.optimizer_at(rate).update(gradient, moments, trained)
             if offset is not None:
                 change = jax.tree.map(lambda moved, more: moved - rate * more, change, offset)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
@@ -178,12 +182,31 @@ class MinibatchTrainer(LocalTrainer):
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(variables)
-        moments = seed_noise(self.build_optimizer(self.rate(jnp.int32(0), factor)).init(trained), key_dropout)
+        moments = seed_noise(self.optimizer_at(self.rate(jnp.int32(0), factor)).init(trained), key_dropout)
         start = trained, statistics, moments, jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), variables)
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
+
+    def optimizer_at(self, rate: Scalar) -> optax.GradientTransformation:
+        """Returns what `build_optimizer` builds; raises `ValueError` if it is no optimiser."""
+        found = self.build_optimizer(rate)
+        if not callable(getattr(found, "init", None)) or not callable(getattr(found, "update", None)):
+            raise ValueError(
+                f"{title(type(self))}.build_optimizer returned {show(found)}; it must return an optimiser of optax, as "
+                "optax.sgd(rate)"
+            )
+        return found
+
+    def check_gradient(self, found: Any) -> tuple[Variables, Any]:
+        """Returns what `batch_gradient` returned; raises `ValueError` if it has another form."""
+        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], tuple) or len(found[1]) != 2:
+            raise ValueError(
+                f"{title(type(self))}.batch_gradient returned {show(found, 60)}; it must return (gradient, (sums, "
+                "statistics))"
+            )
+        return found
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         """Returns the batches per epoch of clients with `num_examples` examples, at least 1."""

@@ -13,10 +13,12 @@ from rich.table import Table
 from fedjax_sel.engine.faults import (
     find_diverged,
     find_faults,
+    find_lost,
     find_untrained,
     find_unweighted,
     say_diverged,
     say_fault,
+    say_lost,
     say_untrained,
     say_unweighted,
 )
@@ -68,6 +70,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
     if unweighted := find_unweighted(history):
         found["unweighted"] = {"seeds": unweighted, "of": len(history.seeds)}
+    if lost := find_lost(history):
+        found["lost"] = lost
     return found
 
 
@@ -103,6 +107,7 @@ def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         *([say_diverged(found["diverged"])] if "diverged" in found else []),
         *([say_untrained(**found["untrained"])] if "untrained" in found else []),
         *([say_unweighted(**found["unweighted"])] if "unweighted" in found else []),
+        *([say_lost(**found["lost"])] if "lost" in found else []),
         *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
     ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from flax import traverse_util
 
 from fedjax_sel.catalog import check_name, import_extra
 from fedjax_sel.engine.orbax import handler, orbax, quiet
+from fedjax_sel.pytree import show
 from fedjax_sel.runs.files import PART, write_atomic
 from fedjax_sel.types import Variables
 
@@ -36,7 +37,8 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
       format: `"npz"`, `"safetensors"` or `"orbax"`; None: given by the suffix (`.npz`, `.safetensors`, `.orbax`).
 
     Raises:
-      ValueError: the format is unknown or contradicts the suffix, or its package is not installed.
+      ValueError: the format is unknown or contradicts the suffix, its package is not installed, or `variables` has no
+        parameters.
       FileExistsError: the folder already exists.
 
     >>> import tempfile
@@ -52,6 +54,8 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
     check_name("format", format, ENDINGS)
     if (other := {e: name for name, e in ENDINGS.items()}.get(path.suffix, format)) != format:
         raise ValueError(f"{path} ends as format {other}, but format is {format}; give one of them alone")
+    if not isinstance(variables, Mapping) or "params" not in variables:
+        raise ValueError(f"variables is {show(variables, 60)}; it must be a dictionary with 'params', as a model has")
     path.parent.mkdir(parents=True, exist_ok=True)
     host = jax.tree.map(np.asarray, jax.device_get(variables))
     {"npz": write_npz, "safetensors": write_safetensors, "orbax": write_orbax}[format](path, host)
@@ -80,12 +84,19 @@ def load_variables(path: str | Path) -> Variables:
     return traverse_util.unflatten_dict(flat, sep="/")
 
 
+PICKLED = "pickled"
+"""In NumPy's errors on files that are neither arrays nor archives of them."""
+
+
 def wrap_errors(read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str, Any]:
     """Returns what `read` returns; turns its errors into a one-line `ValueError` that names the file."""
     try:
         return read(path)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read ({(str(error).splitlines() or [''])[0]})") from error
+        said = (str(error).splitlines() or [""])[0]
+        raise ValueError(
+            f"{path} cannot be read ({'it is no archive of arrays' if PICKLED in said else said})"
+        ) from error
 
 
 def is_orbax(path: Path) -> bool:

@@ -93,6 +93,23 @@ def test_a_client_without_hold_out_examples_counts_nowhere_whoever_else_there_is
     assert "up to 1 of 8 clients have none, and count nowhere" in shared.about["clients_evaluated_on"]
 
 
+def test_a_client_whose_own_model_is_not_finite_is_warned_of(blobs):
+    """It counts in no mean, which would otherwise rise by it in silence."""
+    owner = np.arange(len(blobs.y)) % 6
+    data = Federation(dataclasses.replace(blobs, owner=owner.astype(np.int32)), partition.Natural(), holdout=0.3)
+    asked = experiment(blobs, evaluate_clients_every=1, rounds=1, fine_tuning=SGD(learning_rate=1e20, epochs=5))
+    with pytest.warns(UserWarning, match=r"clients are not finite \(seed 1, round 1\): they count in no mean") as said:
+        history = simulate(asked, data, seeds=[1])
+    losses = history.client_metrics["loss"][0, 0]
+    lost = np.isposinf(losses)
+    assert lost.any()
+    assert str(said[0].message).startswith(f"the losses of up to {lost.sum()} of 6 clients")
+    assert not history.diverged.any()
+    assert not np.isnan(losses).any()
+    page = render_page("run", summarize(history), "", history.about)
+    assert f"the losses of up to {lost.sum()} of 6 clients are not finite" in page
+
+
 def test_a_history_has_mean_worst_decile_and_spread_of_the_evaluated_rounds(history):
     values = history.client_metrics["accuracy"][:, -1].astype(float)
     np.testing.assert_allclose(history["client_accuracy_mean"][:, -1], values.mean(1))

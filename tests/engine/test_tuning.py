@@ -82,7 +82,7 @@ def test_a_study_in_the_wrong_direction_is_refused_and_numbers_are_tuned_by_thei
 def test_an_objective_that_raises_fails_its_trials(data):
     study = optuna.create_study(direction="maximize")
     worth = iter([0.5, None, 0.7])
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="objective returned None; it must be a function of a trial's history that"):
         fs.tune(study, make, data, trials=3, objective=lambda history: next(worth))
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 3
     study = optuna.create_study(direction="maximize")

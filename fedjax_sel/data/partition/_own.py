@@ -86,11 +86,15 @@ class Function:
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` if the function returns something else."""
-        client = np.asarray(self.function(np.array(y), rng))  # a copy, in which a rule may write
+        found = self.function(np.array(y), rng)  # a copy, in which a rule may write
+        try:
+            client = np.asarray(found)
+        except ValueError:  # lists of several lengths
+            client = np.empty(len(found), object)
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
                 f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
-                f"number for each of the {len(y)} examples"
+                f"number for each of the {len(y)} examples, its client (partition.Indices takes each client's examples)"
             )
         if len(client) and (client < 0).all():
             raise ValueError("the partition function returned -1 (nobody) for all examples; clients count from 0")
