@@ -12,6 +12,7 @@ import functools
 import re
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import flax.linen as nn
 import jax
@@ -19,7 +20,6 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
-import optuna
 import pandas as pd
 import pytest
 from flax import nnx
@@ -689,7 +689,7 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.dataset('mine', X, Y, owner=Y[:3])", "owner has shape (3,); one owner an example is needed"),
     ("fs.dataset('mine', X, Y, owner=np.where(Y == 1, -1, Y))", "owner 1 is -1, which stands for nobody in a"),
     ("fs.dataset('mine', X, Y, owner=[0, 1, -1] * 4)", "owner 2 is -1, which stands for nobody in a"),
-    ("fs.dataset('mine', X, Y, owner=np.array([0, 'b', -1] * 4, object))", "owner"),
+    ("fs.dataset('mine', X, Y, owner=np.array([0, 'b', -1] * 4, object))", "owner holds values of several types"),
     ("fs.dataset('mine', np.full((6, 2), 1e300), Y[:6])", "6 of 6 examples hold numbers beyond those of float32"),
     ("fs.dataset('mine', Y[:, None] - 1, Y[:, None] - 1, targets='tokens')", "whole numbers from 0, but there are"),
     (
@@ -700,12 +700,12 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.save_variables('x.npz', {'a': 3})", "variables is {'a': 3}; it must be a dictionary with 'params'"),
     ("fs.load_variables(__file__)", "cannot be read (it is no archive of arrays)"),
     ("SGD(schedule=lambda t: t)", "it must be a schedule, as Cosine(), or a Pytree with a method"),
-    ("SGD(augment='crop_flip')", "augment is 'crop_flip'; it must be CropFlip(), or None"),
+    ("SGD(augment='crop_flip')", "augment is 'crop_flip'; it must be CropFlip(), None, or a Pytree"),
     ("run(local_training=NoOptimiser())", "NoOptimiser.build_optimizer returned None; it must return an optimiser"),
     ("run(local_training=HalfGradient())", "it must return (gradient, (sums, statistics))"),
     ("fs.tune(None, make, federation, trials=2)", "study is None; it must be a study of optuna"),
     (
-        "fs.tune(optuna.create_study(), make, federation, trials=2, objective='accuracy')",
+        "fs.tune(SimpleNamespace(directions=[1]), make, federation, trials=2, objective='accuracy')",
         "objective is 'accuracy'; it must be a function of a trial's history that returns one number",
     ),
     ("fs.dataset(X, Y, 'mine')", "it must be text, as in dataset('mine', x, y)"),

@@ -204,7 +204,10 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
 
 
 def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
-    """Returns the owners of `count` examples as an array; raises `ValueError` if there is not exactly one for each."""
+    """Returns the owners of `count` examples as an array; raises `ValueError` if there is not one for each.
+
+    -1 is refused, too, as it stands for nobody elsewhere.
+    """
     owner = np.asarray(owner)
     listed = owner.ravel().tolist() if owner.dtype.kind in "fOmM" else []
     if (lost := next((i for i, one in enumerate(listed) if is_missing(one)), None)) is not None:
@@ -309,7 +312,7 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     """Returns examples in the type and with the axes in which they are stored.
 
     Raises:
-      ValueError: some values are NaN, infinite, or integers beyond 32 bits.
+      ValueError: some values are NaN, infinite, or beyond float32, or integers beyond 32 bits.
     """
     if x.dtype.kind == "f":
         given = x

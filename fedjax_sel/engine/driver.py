@@ -96,7 +96,7 @@ def sweep(
     for callback in how.callbacks:
         if hasattr(callback, "check_metrics"):
             callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
-    if how.checkpoints is not None and not how.checkpoints.rounds():
+    if how.checkpoints is not None and max(how.checkpoints.rounds(), default=0) < experiments[0].rounds:
         how.checkpoints.check_folder()
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)

@@ -272,11 +272,11 @@ def say_lost(clients: int, of: int, seed: int, round: int) -> str:
     """Returns one line of text on clients whose losses were not finite.
 
     >>> say_lost(2, 6, seed=0, round=3)
-    'the losses of up to 2 of 6 clients are not finite (seed 0, round 3): they count in no mean over clients'
+    'the losses of up to 2 of 6 clients are not finite (seed 0, round 3): they count in no mean of losses'
     """
     return (
         f"the losses of up to {clients} of {of} clients are not finite (seed {seed}, round {round}): they count in no "
-        "mean over clients"
+        "mean of losses"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import jax
 import numpy as np
 
 from fedjax_sel.catalog import import_extra
@@ -74,8 +73,9 @@ def tune(
         if targets are not classes.
 
     Raises:
-      ValueError: optuna is not installed, a count is invalid, the study has several objectives or the wrong direction
-        for the default objective, checkpoints are given, or `sweep` raises it.
+      ValueError: optuna is not installed, a count is invalid, `study` is none or has several objectives or the wrong
+        direction for the default objective, `objective` is no function or returns no number, checkpoints are given, or
+        `sweep` raises it.
 
     Example (extra `optuna`)::
 
@@ -104,9 +104,12 @@ def tune(
 
     def judge(history: History) -> float:
         found = objective(history)
-        if np.ndim(found) != 0 or not isinstance(found, int | float | np.number | jax.Array | np.ndarray):
-            raise ValueError(f"objective returned {show_value(found)}; {OBJECTIVE}")
-        return float(found)
+        try:
+            if found is None:  # NumPy's NaN
+                raise TypeError("None is no number")
+            return float(np.asarray(found, np.float64).item())
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"objective returned {show_value(found)}; {OBJECTIVE}") from error
 
     for first in range(0, trials, at_once):
         asked = [study.ask() for _ in range(min(at_once, trials - first))]

@@ -19,7 +19,7 @@ from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
-from fedjax_sel.pytree import Pytree, Scalar, param, show, static, title
+from fedjax_sel.pytree import Scalar, param, show, static, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
 
@@ -56,13 +56,16 @@ class MinibatchTrainer(LocalTrainer):
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for both `epochs` and `steps`, or for something that is not a schedule."""
-        if not isinstance(self.schedule, Pytree) or not callable(self.schedule):
+        if jax.tree_util.all_leaves([self.schedule]) or not callable(self.schedule):
             raise ValueError(
                 f"{title(type(self))}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine(), or a "
-                "Pytree with a method __call__(self, round, rounds)"
+                "Pytree with a method __call__(self, round, rounds); with uses_rounds = False, its runs can be extended"
             )
-        if self.augment is not None and not isinstance(self.augment, CropFlip):
-            raise ValueError(f"{title(type(self))}: augment is {show(self.augment)}; it must be CropFlip(), or None")
+        if self.augment is not None and (jax.tree_util.all_leaves([self.augment]) or not callable(self.augment)):
+            raise ValueError(
+                f"{title(type(self))}: augment is {show(self.augment)}; it must be CropFlip(), None, or a Pytree with "
+                "a method __call__(self, key, x)"
+            )
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
                 f"{title(type(self))}: epochs is {self.epochs} and steps is {self.steps}; "
@@ -201,12 +204,14 @@ class MinibatchTrainer(LocalTrainer):
 
     def check_gradient(self, found: Any) -> tuple[Variables, Any]:
         """Returns what `batch_gradient` returned; raises `ValueError` if it has another form."""
-        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], tuple) or len(found[1]) != 2:
+        pair = (tuple, list)
+        if not isinstance(found, pair) or len(found) != 2 or not isinstance(found[1], pair) or len(found[1]) != 2:
             raise ValueError(
-                f"{title(type(self))}.batch_gradient returned {show(found, 60)}; it must return (gradient, (sums, "
-                "statistics))"
+                f"{title(type(self))}.batch_gradient returned a {type(found).__name__} of another form; it must return "
+                "(gradient, (sums, statistics))"
             )
-        return found
+        gradient, (sums, statistics) = found
+        return gradient, (sums, statistics)
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         """Returns the batches per epoch of clients with `num_examples` examples, at least 1."""

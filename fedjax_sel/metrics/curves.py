@@ -44,9 +44,10 @@ def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray,
     array([2, 4])
     """
     curve = check_curve("curve", curve)
-    if np.isnan(np.asarray(target, np.float64)).any():
+    if np.ndim(target) or np.isnan(np.asarray(target, np.float64)):
         raise ValueError(f"target is {target}; it must be a number")
-    reached = np.nan_to_num(np.asarray(curve, np.float64), nan=-np.inf) >= target - CLOSE * abs(target)
+    bound = target if np.isinf(target) else target - CLOSE * abs(target)
+    reached = np.nan_to_num(np.asarray(curve, np.float64), nan=-np.inf) >= bound
     return np.where(reached.any(1), reached.argmax(1) + 1, curve.shape[1] + 1)
 
 

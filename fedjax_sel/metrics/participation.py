@@ -10,7 +10,7 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
     """Returns the share of the clients that were selected at least once up to each round.
 
     Raises:
-      ValueError: `clients` is not their whole number.
+      ValueError: a client at or above `clients` was selected.
 
     >>> coverage(np.array([[[0, 1], [1, 2], [-1, 1]]]), 4)
     array([[0.5 , 0.75, 0.75]])

@@ -54,7 +54,7 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
     check_name("format", format, ENDINGS)
     if (other := {e: name for name, e in ENDINGS.items()}.get(path.suffix, format)) != format:
         raise ValueError(f"{path} ends as format {other}, but format is {format}; give one of them alone")
-    if not isinstance(variables, Mapping) or "params" not in variables:
+    if not isinstance(variables, Mapping) or not variables.get("params"):
         raise ValueError(f"variables is {show(variables, 60)}; it must be a dictionary with 'params', as a model has")
     path.parent.mkdir(parents=True, exist_ok=True)
     host = jax.tree.map(np.asarray, jax.device_get(variables))

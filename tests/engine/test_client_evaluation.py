@@ -9,6 +9,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, partition, simulate
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.faults import find_lost
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
 from fedjax_sel.models.mlp import MLP
@@ -94,16 +95,18 @@ def test_a_client_without_hold_out_examples_counts_nowhere_whoever_else_there_is
 
 
 def test_a_client_whose_own_model_is_not_finite_is_warned_of(blobs):
-    """It counts in no mean, which would otherwise rise by it in silence."""
+    """It counts in no mean of losses, which would otherwise fall by it in silence."""
     owner = np.arange(len(blobs.y)) % 6
     data = Federation(dataclasses.replace(blobs, owner=owner.astype(np.int32)), partition.Natural(), holdout=0.3)
-    asked = experiment(blobs, evaluate_clients_every=1, rounds=1, fine_tuning=SGD(learning_rate=1e20, epochs=5))
+    asked = experiment(blobs, evaluate_clients_every=1, rounds=1, fine_tuning=SGD(learning_rate=3e38, epochs=5))
     with pytest.warns(UserWarning, match=r"clients are not finite \(seed 1, round 1\): they count in no mean") as said:
         history = simulate(asked, data, seeds=[1])
     losses = history.client_metrics["loss"][0, 0]
     lost = np.isposinf(losses)
     assert lost.any()
-    assert str(said[0].message).startswith(f"the losses of up to {lost.sum()} of 6 clients")
+    assert any(str(one.message).startswith(f"the losses of up to {lost.sum()} of 6 clients") for one in said)
+    assert find_lost(history)["clients"] == lost.sum()
+    assert not find_lost(dataclasses.replace(history, metrics={**history.metrics, "alive": np.zeros((1, 1), bool)}))
     assert not history.diverged.any()
     assert not np.isnan(losses).any()
     page = render_page("run", summarize(history), "", history.about)

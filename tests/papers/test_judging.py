@@ -215,6 +215,16 @@ def test_a_published_number_is_of_one_run():
         assert found.effect["pooled"] == pytest.approx(describe_difference(predict_run(pool(experiments))), nan_ok=True)
 
 
+def test_disagreement_with_a_published_number_is_tested_on_both_sides():
+    """One end refutes at 2.5 %, but either can: .9 ± .22 refutes a margin of .667 by one, not by two."""
+    apart = {"a": around(0.91)}
+    margin = 0.667
+    question = ask_as_published(margin)
+    assert question.judge(predict_run(apart["a"])) == NO
+    assert judge(question, apart).verdict == OPEN
+    assert judge(ask_as_published(margin - 0.1), apart).verdict == NO
+
+
 def test_ratios_are_compared_in_decades():
     """Ratios of 8 and 1/8 cancel, as do their inverses; their mean would be 4."""
     first, second = np.array([8.0, 1.0, 4.0]), np.array([1.0, 8.0, 4.0])
