@@ -174,10 +174,10 @@ class MinibatchTrainer(LocalTrainer):
                 key_step, key_augment = jax.random.split(key_step)
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
             found = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
-            gradient, (sums, statistics) = self.check_gradient(found)
+            gradient, (sums, statistics) = check_gradient(self, found)
             gradient = gradient if transform is None else transform(gradient, trained)
             rate = self.rate(epoch, factor)
-            change, moved_moments = self.optimizer_at(rate).update(gradient, moments, trained)
+            change, moved_moments = check_optimizer(self, self.build_optimizer(rate)).update(gradient, moments, trained)
             if offset is not None:
                 change = jax.tree.map(lambda moved, more: moved - rate * more, change, offset)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
@@ -185,33 +185,13 @@ class MinibatchTrainer(LocalTrainer):
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(variables)
-        moments = seed_noise(self.optimizer_at(self.rate(jnp.int32(0), factor)).init(trained), key_dropout)
+        optimizer = check_optimizer(self, self.build_optimizer(self.rate(jnp.int32(0), factor)))
+        moments = seed_noise(optimizer.init(trained), key_dropout)
         start = trained, statistics, moments, jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), variables)
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
-
-    def optimizer_at(self, rate: Scalar) -> optax.GradientTransformation:
-        """Returns what `build_optimizer` builds; raises `ValueError` if it is no optimiser."""
-        found = self.build_optimizer(rate)
-        if not callable(getattr(found, "init", None)) or not callable(getattr(found, "update", None)):
-            raise ValueError(
-                f"{title(type(self))}.build_optimizer returned {show(found)}; it must return an optimiser of optax, as "
-                "optax.sgd(rate)"
-            )
-        return found
-
-    def check_gradient(self, found: Any) -> tuple[Variables, Any]:
-        """Returns what `batch_gradient` returned; raises `ValueError` if it has another form."""
-        pair = (tuple, list)
-        if not isinstance(found, pair) or len(found) != 2 or not isinstance(found[1], pair) or len(found[1]) != 2:
-            raise ValueError(
-                f"{title(type(self))}.batch_gradient returned a {type(found).__name__} of another form; it must return "
-                "(gradient, (sums, statistics))"
-            )
-        gradient, (sums, statistics) = found
-        return gradient, (sums, statistics)
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         """Returns the batches per epoch of clients with `num_examples` examples, at least 1."""
@@ -284,3 +264,25 @@ def accumulate(steps: Int[Array, "*m"], momentum: Scalar) -> Float[Array, "*m"]:
 
 NEAR_ONE = 0.1
 """`τ (1 - ρ)` below which the closed form of `accumulate` loses digits, and its series needs only a few terms."""
+
+
+def check_optimizer(trainer: MinibatchTrainer, found: Any) -> optax.GradientTransformation:
+    """Returns what a trainer's `build_optimizer` returned; raises `ValueError` if it is no optimiser."""
+    if not callable(getattr(found, "init", None)) or not callable(getattr(found, "update", None)):
+        raise ValueError(
+            f"{title(type(trainer))}.build_optimizer returned {show(found)}; it must return an optimiser of optax, as "
+            "optax.sgd(rate)"
+        )
+    return found
+
+
+def check_gradient(trainer: MinibatchTrainer, found: Any) -> tuple[Variables, Any]:
+    """Returns what a trainer's `batch_gradient` returned; raises `ValueError` if it has another form."""
+    pair = (tuple, list)
+    if not isinstance(found, pair) or len(found) != 2 or not isinstance(found[1], pair) or len(found[1]) != 2:
+        raise ValueError(
+            f"{title(type(trainer))}.batch_gradient returned a {type(found).__name__} of another form; it must return "
+            "(gradient, (sums, statistics))"
+        )
+    gradient, (sums, statistics) = found
+    return gradient, (sums, statistics)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import flax.linen as nn
 import jax
 import numpy as np
 import pandas as pd
@@ -111,6 +112,28 @@ def test_a_client_whose_own_model_is_not_finite_is_warned_of(blobs):
     assert not np.isnan(losses).any()
     page = render_page("run", summarize(history), "", history.about)
     assert f"the losses of up to {lost.sum()} of 6 clients are not finite" in page
+
+
+def test_a_client_on_whose_examples_the_shared_model_overflows_is_warned_of(blobs):
+    """Its loss is infinite, not NaN, which would mean that it has no examples."""
+    owner = np.arange(len(blobs.y)) % 6
+    x = np.where((owner == 5)[:, None], 1e38, 1.0).astype(np.float32) * np.sign(blobs.x)
+    data = Federation(dataclasses.replace(blobs, x=x, owner=owner.astype(np.int32)), partition.Natural(), holdout=0.3)
+    asked = Experiment(Task(Doubled(classes=3)), cohort_size=6, rounds=1, evaluate_clients_every=1)
+    asked = asked.replace(local_training=SGD(learning_rate=0.0))
+    with pytest.warns(UserWarning, match=r"up to 1 of 6 clients are not finite \(seed 0, round 1\)"):
+        history = simulate(asked, data, seeds=1)
+    assert np.isposinf(history.client_metrics["loss"][0, 0]).tolist() == [False] * 5 + [True]
+
+
+class Doubled(nn.Module):
+    """Logits that overflow, and cancel to NaN, beyond a tenth of the largest number."""
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.classes)(x) + (x * 10 - x * 10).sum(-1, keepdims=True)
 
 
 def test_a_history_has_mean_worst_decile_and_spread_of_the_evaluated_rounds(history):

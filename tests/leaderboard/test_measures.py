@@ -12,7 +12,15 @@ from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import JUDGES, NotJudged, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
-from fedjax_sel.leaderboard.measures import build_tidy, find_limit, find_target, measure, measure_under, settle
+from fedjax_sel.leaderboard.measures import (
+    ROUNDS_TO,
+    build_tidy,
+    find_limit,
+    find_target,
+    measure,
+    measure_under,
+    settle,
+)
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
@@ -371,3 +379,12 @@ def test_the_prediction_on_budgets_is_not_judged_without_the_same_selectors_unde
     tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
     with pytest.raises(NotJudged, match="other selectors or federations are finished"):
         JUDGES["stable-budgets"](tidy.assign(censored=False), {})
+
+
+def test_a_target_that_the_baseline_was_not_evaluated_for_is_reached_by_nobody():
+    baseline = make_history(0.5)
+    baseline.metrics["accuracy"][:, : ROUNDS // 2] = np.nan
+    assert np.isnan(find_target(baseline))
+    ((value, open_end),) = [row[2:] for row in measure(make_history(0.9), baseline, FACTS) if row[0] == ROUNDS_TO]
+    np.testing.assert_array_equal(value, ROUNDS)
+    assert np.all(open_end)
