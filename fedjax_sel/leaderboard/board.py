@@ -22,7 +22,7 @@ from fedjax_sel.leaderboard.findings import find_studies
 from fedjax_sel.leaderboard.known import join_known, read_known
 from fedjax_sel.leaderboard.measures import build_tidy
 from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
-from fedjax_sel.leaderboard.selectors import SELECTORS, Competitor
+from fedjax_sel.leaderboard.selectors import SELECTORS, VARIANTS, Competitor
 from fedjax_sel.leaderboard.timing import Stopwatch
 from fedjax_sel.leaderboard.tuning import SEEDS, tune
 from fedjax_sel.protocols import ClientSelector
@@ -112,7 +112,7 @@ def make_competitor(name: str) -> Competitor:
     Raises:
       ValueError: it is not a selector, or is one of the library's.
     """
-    if name in SELECTORS:
+    if name in SELECTORS | VARIANTS:
         raise ValueError(f"{name} is a selector of the leaderboard already; --add takes module:Name or file.py:Name")
     if not is_own(name):
         raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
@@ -137,7 +137,7 @@ def run_cells(
     """
     cells: list[Cell] = []
     facts: dict[str, Facts] = {}
-    total = len(federations) * len(selectors) * (2 if scale.tuned else 1)
+    total = len(federations) * sum(2 if scale.tuned and not one.of else 1 for one in selectors)
     announced = False
     for family, entries in group_by_family(federations).items():
         compiled = run_chunk.programs
@@ -155,7 +155,7 @@ def run_cells(
                 if cell.status != FINISHED and entry.name not in bench.left_out:
                     tell(cell, console)
                 watch.take(cell, entry, selector, bench)
-                if trial is not None and cell.status == FINISHED:
+                if trial is not None and cell.status == FINISHED and not selector.of:
                     cells.append(tune(entry, selector, trial, bench, out, console))
         programs = run_chunk.programs - compiled
         console.print(f"{family}: {len(cells)} of {total} cells, {programs} programs", highlight=False)

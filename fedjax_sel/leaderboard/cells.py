@@ -83,14 +83,15 @@ def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any 
         raise ValueError(f"{selector.name} needs public examples, and {federation.name} has none")
     training = dict(federation.config["local_training"])
     training["learning_rate"] *= selector.rate
+    rounds = max(1, round(selector.horizon * scale.rounds))
     given = {
         **COMMON,
         **federation.config,
         **selector.configure(federation.config["cohort_size"]),
         **({"public": dict(federation.public or {})} if selector.public else {}),
         "local_training": training,
-        "rounds": scale.rounds,
-        "evaluate_clients_every": scale.rounds,
+        "rounds": rounds,
+        "evaluate_clients_every": rounds,
         "seeds": scale.seeds if seeds is None else seeds,
     }
     return resolve(given | changes)

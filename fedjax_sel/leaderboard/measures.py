@@ -108,6 +108,8 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     go_on = partial(extrapolate_cost, diverged=history.diverged, rounds=history.rounds)
     out: Rows = []
     for budget in BUDGETS:
+        if budget.share * baseline.rounds > history.rounds:  # a variant whose runs are shorter
+            continue
         if budget.kind == "rounds" or has(baseline, budget.kind):
             out.append((ACCURACY, budget.name, *measure_under(history, baseline, budget)))
     target = find_target(baseline)

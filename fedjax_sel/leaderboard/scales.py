@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.leaderboard.federations import FEDERATIONS, Entry
-from fedjax_sel.leaderboard.selectors import BASELINE, SELECTORS, Competitor
+from fedjax_sel.leaderboard.selectors import BASELINE, SELECTORS, VARIANTS, Competitor
 
 T = TypeVar("T")
 
@@ -21,8 +21,8 @@ class Scale:
     Attributes:
       seeds: number of seeds of every cell.
       rounds: `T`.
-      federations, selectors: their names; empty: all.
-      tuned: whether each selector is also tuned, with the same number of configurations for all.
+      federations, selectors: their names; empty: all, and the selectors' variants.
+      tuned: whether each selector, but no variant, is also tuned, with the same number of configurations for all.
     """
 
     seeds: int
@@ -78,18 +78,19 @@ def choose(scale: Scale, only: Sequence[str], added: Sequence[Competitor]) -> tu
     Args:
       scale: the scale of the leaderboard.
       only: names of federations and selectors, or patterns such as `fashion-*`; if none names a federation (or a
-        selector), these are not limited. The baseline is always included.
+        selector), these are not limited. The baseline is always included; variants are selectors here.
       added: the user's selectors, which are always included.
 
     Raises:
-      ValueError: a name is neither a federation nor a selector.
+      ValueError: a name is neither a federation, nor a selector, nor a variant.
     """
+    names = [*FEDERATIONS, *SELECTORS, *VARIANTS]
     for text in only:
-        if not any(fnmatch(name, text) for name in (*FEDERATIONS, *SELECTORS)):
+        if not any(fnmatch(name, text) for name in names):
             more = "; repeat the option to name several" if "," in text else ""
-            check_name("federation or selector", text, [*FEDERATIONS, *SELECTORS], more=more)
+            check_name("federation or selector", text, names, more=more)
     federations = pick(FEDERATIONS, scale.federations, only)
-    selectors = pick(SELECTORS, scale.selectors, only)
+    selectors = pick(SELECTORS | VARIANTS, scale.selectors, only)
     return list(federations.values()), list(({BASELINE: SELECTORS[BASELINE]} | selectors).values()) + list(added)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from fedjax_sel.leaderboard.measures import ACCURACY
 from fedjax_sel.leaderboard.scales import Budget
-from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.leaderboard.selectors import BASELINE, VARIANTS
 from fedjax_sel.metrics import Difference, difference
 
 
@@ -47,6 +47,11 @@ def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:
     return pd.DataFrame(wide).reindex(
         mine.set_index(["selector", "federation"]).index.unique()
     )  # in the order of the table
+
+
+def leave_out_variants(tidy: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of selectors that are ranked."""
+    return tidy[~tidy["selector"].isin(VARIANTS)]
 
 
 def take_block(tidy: pd.DataFrame, budget: Budget) -> Block:

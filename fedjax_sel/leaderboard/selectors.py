@@ -31,6 +31,8 @@ class Competitor:
       grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: it has none.
       rate: factor on the federation's learning rate.
       alias: its name in tables; "": `name`.
+      of: the selector of which it is a variant; "": it is none, and is ranked.
+      horizon: the share of the scale's rounds that its runs have.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Competitor:
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     rate: float = 1.0
     alias: str = ""
+    of: str = ""
+    horizon: float = 1.0
 
     @property
     def label(self) -> str:
@@ -116,3 +120,23 @@ def list_competitors() -> list[Competitor]:
 
 SELECTORS: dict[str, Competitor] = {one.label: one for one in list_competitors()}
 """All selectors of the library, and controls, by their names in tables, in the order in which they run."""
+
+
+def list_variants() -> list[Competitor]:
+    """Returns controls and other settings of the leaderboard's selectors, which are compared with them, not ranked."""
+    halved = {
+        f"{name}_half": Competitor(**{**vars(SELECTORS[name]), "alias": f"{name}_half", "of": name, "horizon": 0.5})
+        for name in ("adapow_d", "hics_fl", "k_vib", "tifl")  # their schedules depend on the number of rounds
+    }
+    small = "fedjax_sel.leaderboard.controls:SmallCohortsFirst"
+    return [
+        Competitor(small, alias="uniform_small_first", of="gpfl_without_rewards"),
+        Competitor("clustered_sampling", CLIENT, {"by": "size"}, alias="clustered_by_size", of="clustered_sampling"),
+        Competitor("clustered_sampling", CLIENT, {"by": "oracle"}, alias="clustered_oracle", of="clustered_sampling"),
+        Competitor("fedcs", settings={"fraction": 0.2}, alias="fedcs_of_a_fifth", of="fedcs"),
+        *halved.values(),
+    ]
+
+
+VARIANTS: dict[str, Competitor] = {one.label: one for one in list_variants()}
+"""The variants by their names in tables."""
