@@ -39,6 +39,16 @@ class Entry:
         return [key for key in self.config if key not in KEYS]
 
 
+def find_group(name: str) -> str:
+    """Returns the group of federations with the same examples, or of those with natural owners.
+
+    >>> [find_group(name) for name in ("fashion-one-shard", "digits-diurnal", "mnist-writers")]
+    ['fashion', 'digits', 'owners']
+    """
+    first = name.split("-")[0]
+    return first if first in ("synthetic", "digits", "fashion") else "owners"
+
+
 def train(rate: float) -> dict[str, Any]:
     """Returns local training with the same number of steps for all clients, whatever their number of examples."""
     return {"name": "sgd", "learning_rate": rate, "batch_size": BATCH, "steps": 5}

@@ -73,8 +73,8 @@ def measure_under(history: History, baseline: History, budget: Budget) -> tuple[
     """Returns accuracy under a budget, and whether the run ended before it had spent the budget.
 
     The accuracy is that of the last evaluation within the budget. If there is none, nothing was learnt, and the
-    accuracy is that of guessing, `1 / C`, as after a seed has diverged (`settle`). For a run that ended before, it is a
-    lower bound.
+    accuracy is that of guessing, `1 / C`, as after a seed has diverged (`settle`). For a run that ended before, it is
+    that after all its rounds; what it would have reached with the rest of the budget is not known.
     """
     limit, cost = find_limit(baseline, budget), running_cost(history, budget.kind)
     found = at_cost(settle(history), cost, limit)

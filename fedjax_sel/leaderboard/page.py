@@ -18,14 +18,19 @@ from fedjax_sel.leaderboard.cells import FINISHED, Cell
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import Finding, judge_predictions
 from fedjax_sel.leaderboard.scales import KINDS, PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import leave_out_variants
+from fedjax_sel.leaderboard.selectors import VARIANTS
 from fedjax_sel.leaderboard.tables import (
     tabulate_budgets,
     tabulate_costs,
+    tabulate_counts,
     tabulate_findings,
     tabulate_gains,
+    tabulate_groups,
     tabulate_mean_gains,
     tabulate_ranking,
     tabulate_unfinished,
+    tabulate_variants,
     to_html,
     to_markdown,
 )
@@ -67,8 +72,9 @@ def write(
       console: where the first table is printed.
       again: the command that reproduces the leaderboard.
     """
-    findings = judge_predictions(tidy, studies)
-    tables, figures = list_tables(tidy, cells, findings), list_figures(tidy) if len(tidy) else []
+    ranked = leave_out_variants(tidy)
+    findings = judge_predictions(ranked, studies)
+    tables, figures = list_tables(tidy, cells, findings), list_figures(ranked) if len(ranked) else []
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
@@ -104,7 +110,7 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str
     """Returns the first paragraph: the leaderboard's size, how much of it is finished, and which commits ran it."""
     counted = Counter(cell.status for cell in cells)
     federations = len({cell.federation for cell in cells if cell.status == FINISHED})
-    selectors = len({cell.selector for cell in cells if cell.status == FINISHED})
+    selectors = len({cell.selector for cell in cells if cell.status == FINISHED} - set(VARIANTS))
     told = ", ".join(f"{number} {status}" for status, number in counted.items())
     finished = [{"commit": cell.commit} for cell in cells if cell.status == FINISHED]
     parts = [
@@ -119,6 +125,7 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str
 def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Finding]) -> list[Table]:
     """Returns all tables, the ranking first; only unfinished cells and findings if nothing is finished."""
     judged, unfinished = tabulate_findings(findings), tabulate_unfinished(cells)
+    varied, tidy = tabulate_variants(tidy), leave_out_variants(tidy)
     if not len(tidy):
         return [unfinished, judged]
     others = [Budget(kind, PRIMARY.share) for kind in KINDS if kind != PRIMARY.kind]
@@ -126,7 +133,10 @@ def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Fi
     return [
         tabulate_ranking(tidy),
         judged,
+        tabulate_counts(tidy),
         tabulate_mean_gains(tidy),
+        tabulate_groups(tidy),
+        *([varied] if varied.rows else []),
         tabulate_gains(tidy, PRIMARY),
         tabulate_budgets(tidy),
         tabulate_costs(tidy),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,9 @@ import pandas as pd
 from jaxtyping import Float
 
 from fedjax_sel.leaderboard.measures import ACCURACY
-from fedjax_sel.leaderboard.scales import Budget
+from fedjax_sel.leaderboard.scales import BUDGETS, Budget
 from fedjax_sel.leaderboard.selectors import BASELINE, VARIANTS
-from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics import Difference, adjust_holm, difference
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,29 @@ def mean_gains(tidy: pd.DataFrame, budget: Budget) -> dict[str, Difference]:
     block = take_block(tidy, budget)
     mean = dict(zip(block.selectors, block.values.mean(axis=1), strict=True))
     return {name: difference(mine, mean[BASELINE]) for name, mine in mean.items() if name != BASELINE}
+
+
+def find_ended(tidy: pd.DataFrame, budget: Budget) -> set[tuple[str, str]]:
+    """Returns the cells, by selector and federation, with a seed that ended before it had spent the budget."""
+    mine = tidy[(tidy["measure"] == ACCURACY) & (tidy["budget"] == budget.name) & tidy["censored"].astype(bool)]
+    return set(zip(mine["selector"], mine["federation"], strict=True))
+
+
+def list_budgets(tidy: pd.DataFrame) -> list[Budget]:
+    """Returns the budgets under which a cell has an accuracy."""
+    there = set(tidy.loc[tidy["measure"] == ACCURACY, "budget"])
+    return [budget for budget in BUDGETS if budget.name in there]
+
+
+def correct(gains: Mapping[str, Difference]) -> dict[str, float]:
+    """Returns the p-value of no difference for each gain, two-sided, by Student's t, with Holm's correction for all."""
+    p = adjust_holm([2 * min(one.p_above(), one.p_below()) for one in gains.values()])
+    return dict(zip(gains, p, strict=True))
+
+
+def group_gains(tidy: pd.DataFrame, budget: Budget, federations: Sequence[str]) -> dict[str, Difference]:
+    """Returns `mean_gains` over some of the federations."""
+    return mean_gains(tidy[tidy["federation"].isin(federations)], budget)
 
 
 def count_beating(gains: dict[tuple[str, str], Difference], selectors: Sequence[str]) -> dict[str, dict[str, int]]:

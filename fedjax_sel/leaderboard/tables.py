@@ -10,12 +10,25 @@ import numpy as np
 import pandas as pd
 
 from fedjax_sel.leaderboard.cells import FINISHED, Cell
-from fedjax_sel.leaderboard.findings import Finding
+from fedjax_sel.leaderboard.federations import find_group
+from fedjax_sel.leaderboard.findings import FEWEST_SEEDS, Finding
 from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE, OF_CLIENTS, ROUNDS_TO
-from fedjax_sel.leaderboard.scales import BUDGETS, PRIMARY, Budget
-from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, mean_gains, select, take_block
-from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.leaderboard.scales import PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import (
+    Block,
+    correct,
+    count_beating,
+    find_ended,
+    group_gains,
+    list_budgets,
+    list_gains,
+    mean_gains,
+    select,
+    take_block,
+)
+from fedjax_sel.leaderboard.selectors import BASELINE, VARIANTS
 from fedjax_sel.leaderboard.statistics import (
+    LEVEL,
     Estimate,
     bootstrap,
     find_leaders,
@@ -23,7 +36,7 @@ from fedjax_sel.leaderboard.statistics import (
     interquartile_means,
     mean_ranks,
 )
-from fedjax_sel.metrics import Difference, adjust_holm
+from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.paper import Table
 from fedjax_sel.report.markdown import table as render_markdown
 
@@ -31,33 +44,46 @@ NONE = "—"
 """Shown in a cell without a number."""
 
 COSTS = ("selection bytes", "selection flops")
+ENDED = (
+    "† marks numbers with a run that ended before it had spent the budget: they are of all its rounds, and what it "
+    "would have reached with the rest, more or less, is not known."
+)
+
 PARTICIPATION = ("coverage", "Jain's index", "label divergence", "relative size", *OF_CLIENTS)
 
 
-def show_estimate(estimate: Estimate, i: int, digits: int = 2) -> str:
-    """Returns a number with its interval.
+def show_estimate(estimate: Estimate, i: int, digits: int = 2, *, alone: bool = False) -> str:
+    """Returns a number with its interval, or `alone`.
 
     >>> show_estimate(Estimate(np.array([1.0]), np.array([0.5]), np.array([2.0])), 0)
     '1.00 [0.50, 2.00]'
     """
+    if alone:
+        return f"{estimate.point[i]:.{digits}f}"
     return f"{estimate.point[i]:.{digits}f} [{estimate.low[i]:.{digits}f}, {estimate.high[i]:.{digits}f}]"
 
 
-def show_gain(gain: Difference | None) -> str:
+def show_gain(gain: Difference | None, *, ended: bool = False, p: float | None = None) -> str:
     """Returns a gain over the baseline in percentage points ± half its interval; a star if 0 is outside.
+
+    Args:
+      gain: the gain; None: there is none.
+      ended: whether to add a dagger, since a run ended before it had spent the budget.
+      p: the corrected p of no difference; if it is small, there are two stars.
 
     >>> show_gain(Difference(0.02, 0.01, 0.03, 1.0, 10)), show_gain(None)
     ('+2.0 ± 1.0 *', '—')
     """
     if gain is None:
         return NONE
-    star = " *" if gain.low > 0 or gain.high < 0 else ""
-    return f"{100 * gain.mean:+.1f} ± {100 * (gain.high - gain.low) / 2:.1f}{star}"
+    stars = "" if gain.low <= 0 <= gain.high else " *" if p is None or p >= LEVEL else " **"
+    return f"{100 * gain.mean:+.1f} ± {100 * (gain.high - gain.low) / 2:.1f}{stars}{' †' if ended else ''}"
 
 
 def tabulate_ranking(tidy: pd.DataFrame) -> Table:
     """Returns the first table: rank, relative accuracy and probability of improvement under the primary budget."""
     block = take_block(tidy, PRIMARY)
+    few = block.values.shape[2] < FEWEST_SEEDS
     baseline = block.values[block.selectors.index(BASELINE)]
     ranks = bootstrap(mean_ranks, block.values)
     middle = bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values)
@@ -66,9 +92,9 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
     rows = [
         (
             block.selectors[i],
-            show_estimate(ranks, i, 1),
-            show_estimate(middle, i, 3),
-            NONE if block.selectors[i] == BASELINE else show_estimate(better, i),
+            show_estimate(ranks, i, 1, alone=few),
+            show_estimate(middle, i, 3, alone=few),
+            NONE if block.selectors[i] == BASELINE else show_estimate(better, i, alone=few),
             *(str(count) for count in beaten[block.selectors[i]].values()),
         )
         for i in np.argsort(ranks.point)
@@ -89,8 +115,12 @@ def estimate_improvement(block: Block, baseline: np.ndarray) -> Estimate:
 
 def describe_leaders(block: Block) -> str:
     """Returns the note on the leaders, a winner only if told apart from all others, and on the columns."""
-    leaders = find_leaders(block.selectors, block.values)
-    if len(leaders) == 1:
+    leaders, seeds = find_leaders(block.selectors, block.values), block.values.shape[2]
+    if len(block.selectors) == 1:
+        said = f"Only {leaders[0]} is ranked."
+    elif seeds < FEWEST_SEEDS:
+        said = f"Seeds: {seeds}; with fewer than {FEWEST_SEEDS}, no winner is named and no bootstrap interval is shown."
+    elif len(leaders) == 1:
         said = f"{leaders[0]} has the best mean rank, and is distinguishable from every other selector."
     else:
         said = (
@@ -104,53 +134,156 @@ def describe_leaders(block: Block) -> str:
         "interval of their difference excludes 0. Noise pulls mean ranks to the middle, and resampling does so once "
         "more, so that their intervals lean to the middle, those of the best and the worst most of all. Accuracy over "
         "uniform's is an interquartile mean. The columns above, below and undecided count federations by the paired "
-        "interval of the difference from uniform."
+        "interval of the difference from uniform, without correction for the number of federations or selectors."
     )
 
 
 def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
     """Returns the gain over the baseline of every selector on every federation, in percentage points."""
-    gains = list_gains(tidy, budget)
+    gains, ended = list_gains(tidy, budget), find_ended(tidy, budget)
     selectors = list(dict.fromkeys(selector for selector, _ in gains))
     federations = list(dict.fromkeys(tidy.loc[tidy["measure"] == ACCURACY, "federation"]))
-    rows = [(one, *(show_gain(gains.get((one, name))) for name in federations)) for one in selectors]
+    rows = [
+        (one, *(show_gain(gains.get((one, name)), ended=(one, name) in ended) for name in federations))
+        for one in selectors
+    ]
     note = (
-        "Accuracy in percentage points, paired by seed, ± half of the 95 % interval; * marks intervals that exclude 0."
+        "Accuracy in percentage points, paired by seed, ± half of the 95 % interval; * marks intervals that exclude 0, "
+        f"without correction for {len(gains)} cells. {ENDED}"
     )
     return Table(f"Gain over uniform at equal {budget.name}", ("selector", *federations), tuple(rows), note)
 
 
 def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
-    """Returns the gain over the baseline of the mean over all federations, under every budget, largest first."""
-    there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
+    """Returns the gain over the baseline under every budget, on the mean of all federations."""
+    there = list_budgets(tidy)
     gains = {budget: mean_gains(tidy, budget) for budget in there}
+    p = {budget: correct(found) for budget, found in gains.items()}
+    ended = {budget: {name for name, _ in find_ended(tidy, budget)} for budget in there}
     first = gains[PRIMARY]
     names = sorted(first, key=lambda name: -first[name].mean)
-    p = adjust_holm([2 * min(first[name].p_above(), first[name].p_below()) for name in names])
     rows = [
-        (name, *(show_gain(gains[budget].get(name)) for budget in there), f"{adjusted:.2g}")
-        for name, adjusted in zip(names, p, strict=True)
+        (
+            name,
+            *(
+                show_gain(gains[budget].get(name), ended=name in ended[budget], p=p[budget].get(name))
+                for budget in there
+            ),
+            f"{p[PRIMARY][name]:.2g}",
+        )
+        for name in names
     ]
     note = (
-        "Accuracy in percentage points, averaged over all federations, paired by seed, ± half of the 95 % interval; * "
-        f"marks intervals that exclude 0. p is that of no difference at equal {PRIMARY.name}, two-sided, by Student's "
-        f"t, with Holm's correction for {len(names)} comparisons. Selectors that did not finish on a federation are "
-        "left out."
+        "Accuracy in percentage points, averaged over all federations, paired by seed, ± half of the 95 % interval. "
+        f"* marks intervals that exclude 0, ** those that do so after Holm's correction for the {len(names)} selectors "
+        f"of a column. The last column is the corrected p of no difference at equal {PRIMARY.name}, two-sided, by "
+        f"Student's t. {ENDED} Selectors that did not finish on a federation are left out."
     )
     columns = ("selector", *(budget.name for budget in there), "p (Holm)")
     return Table("Mean gain over uniform under every budget", columns, tuple(rows), note)
 
 
+def tabulate_counts(tidy: pd.DataFrame) -> Table:
+    """Returns how many selectors are ahead of the baseline and behind it under every budget, and how many by Holm."""
+    rows = []
+    for budget in list_budgets(tidy):
+        gains = dict(sorted(mean_gains(tidy, budget).items(), key=lambda item: -item[1].mean))
+        p, ended = correct(gains), {name for name, _ in find_ended(tidy, budget)}
+        ahead = [name for name, d in gains.items() if d.low > 0]
+        behind = [name for name, d in gains.items() if d.high < 0]
+        kept = [name for name in ahead if p[name] < LEVEL]
+        rows.append(
+            (
+                budget.name,
+                str(len(ahead)),
+                str(len(kept)),
+                ", ".join(f"{name} †" if name in ended else name for name in kept) or "none",
+                str(len(gains) - len(ahead) - len(behind)),
+                str(len(behind)),
+                str(sum(p[name] < LEVEL for name in behind)),
+            )
+        )
+    columns = ("budget", "ahead", "ahead, Holm", "these", "undecided", "behind", "behind, Holm")
+    note = (
+        "By the 95 % intervals of the table of mean gains; Holm: after the correction for all selectors compared. "
+        f"{ENDED}"
+    )
+    return Table("How many selectors differ from uniform on the mean of all federations", columns, tuple(rows), note)
+
+
+def tabulate_groups(tidy: pd.DataFrame) -> Table:
+    """Returns the mean gain under the primary budget by groups of federations, and without the most important one."""
+    whole = mean_gains(tidy, PRIMARY)
+    federations = list(take_block(tidy, PRIMARY).federations)
+    groups: dict[str, list[str]] = {}
+    for name in federations:
+        groups.setdefault(find_group(name), []).append(name)
+    of_group = {group: group_gains(tidy, PRIMARY, mine) for group, mine in groups.items()}
+    without = {
+        one: group_gains(tidy, PRIMARY, [name for name in federations if name != one])
+        for one in federations
+        if len(federations) > 1
+    }
+    rows = []
+    for name in sorted(whole, key=lambda name: -whole[name].mean):
+        cells = [show_gain(found.get(name)) for found in of_group.values()]
+        if without:
+            most = max(without, key=lambda one: abs(without[one][name].mean - whole[name].mean))
+            cells += [show_gain(without[most][name]), most]
+        rows.append((name, show_gain(whole[name]), *cells))
+    heads = [f"{group} ({len(mine)})" for group, mine in groups.items()]
+    last = ("without one", "which") if without else ()
+    note = (
+        "Accuracy in percentage points, paired by seed, ± half of the 95 % interval; * marks intervals that exclude 0, "
+        "without correction. The number of federations is in brackets. The last two columns leave out the federation "
+        "that changes the mean most."
+    )
+    title = f"Mean gain over uniform at equal {PRIMARY.name}, by groups of federations"
+    return Table(title, ("selector", f"all ({len(federations)})", *heads, *last), tuple(rows), note)
+
+
+def tabulate_variants(tidy: pd.DataFrame) -> Table:
+    """Returns the variants' gains over the baseline, and over the selector that they vary, at equal bytes."""
+    rows = []
+    for name, of in ((one.label, one.of) for one in VARIANTS.values()):
+        for budget in (PRIMARY, Budget(PRIMARY.kind, 0.2)):
+            wide = select(tidy, ACCURACY, budget.name)
+            found = wide.index.to_frame(index=False).groupby("selector")["federation"].agg(list)
+            if not {name, of, BASELINE} <= set(found.index):
+                continue
+            common = [one for one in found[name] if one in found[of] and one in found[BASELINE]]
+            mine, its, base = (
+                np.mean([wide.loc[(which, one)].to_numpy() for one in common], axis=0) for which in (name, of, BASELINE)
+            )
+            apart = (difference(mine, base), difference(its, base), difference(mine, its))
+            rows.append((name, of, budget.name, str(len(common)), *map(show_gain, apart)))
+    columns = (
+        "variant",
+        "of",
+        "budget",
+        "federations",
+        "over uniform",
+        "the selector over uniform",
+        "over the selector",
+    )
+    note = (
+        "Accuracy in percentage points, averaged over the federations on which both finished, paired by seed, ± half "
+        "of the 95 % interval; * marks intervals that exclude 0, without correction. Variants are in no other table. "
+        "Runs of a name that ends in `half` have half of the rounds, so that a schedule over all rounds ends within "
+        "the budget; at a fifth it does not."
+    )
+    return Table("Variants and controls, not ranked", columns, tuple(rows), note)
+
+
 def tabulate_budgets(tidy: pd.DataFrame) -> Table:
     """Returns the accuracy of every selector under every budget, as the mean over its federations."""
-    there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
+    there = list_budgets(tidy)
     wide = {budget.name: select(tidy, ACCURACY, budget.name).mean(axis=1) for budget in there}
-    early = tidy[tidy["censored"].astype(bool) & (tidy["measure"] == ACCURACY)]
-    cut = set(zip(early["selector"], early["budget"], strict=True))
+    cut = {(name, budget.name) for budget in there for name, _ in find_ended(tidy, budget)}
     rows = []
     for name in dict.fromkeys(tidy["selector"]):
         cells = [
-            f"{'≥ ' if (name, budget) in cut else ''}{100 * values.loc[name].mean():.1f}"
+            f"{100 * values.loc[name].mean():.1f}{' †' if (name, budget) in cut else ''}"
             if name in values.index
             else NONE
             for budget, values in wide.items()
@@ -158,9 +291,8 @@ def tabulate_budgets(tidy: pd.DataFrame) -> Table:
         rows.append((name, *cells))
     note = (
         "Accuracy in percent, averaged over the federations on which the selector ran. A budget is what uniform with "
-        "the same seed spends in that share of its rounds, including the cost of selection. ≥ marks means with a run "
-        "that ended before it had spent the budget. A selector that cannot afford its first round counts with the "
-        "accuracy of guessing."
+        f"the same seed spends in that share of its rounds, including the cost of selection. {ENDED} A selector that "
+        "cannot afford its first round counts with the accuracy of guessing."
     )
     return Table("Accuracy under every budget", ("selector", *wide), tuple(rows), note)
 

@@ -18,7 +18,7 @@ from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard, timi
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, run_cell
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
-from fedjax_sel.leaderboard.selectors import Competitor
+from fedjax_sel.leaderboard.selectors import VARIANTS, Competitor
 from fedjax_sel.leaderboard.tuning import TRIALS, find_best, list_trials
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
@@ -249,7 +249,9 @@ def test_only_limits_the_kinds_it_names_and_keeps_the_baseline():
     assert [one.name for one in selectors] == ["uniform", "oort"]
     federations, selectors = choose(SCALES["small"], ["digits"], [])
     assert [one.name for one in federations] == ["digits"]
-    assert len(selectors) == len(SELECTORS)
+    assert [one.label for one in selectors] == [*SELECTORS, *VARIANTS]
+    _, selectors = choose(SCALES["small"], ["hics*"], [])
+    assert [one.label for one in selectors] == ["uniform", "hics_fl", "hics_fl_half"]
     with pytest.raises(ValueError, match="did you mean 'oort'"):
         choose(SCALES["small"], ["oortt"], [])
 

@@ -10,7 +10,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard import statistics
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
-from fedjax_sel.leaderboard.findings import JUDGES, NotJudged, judge_predictions, read_predictions
+from fedjax_sel.leaderboard.findings import FEWEST_SEEDS, JUDGES, NotJudged, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
 from fedjax_sel.leaderboard.measures import (
     ROUNDS_TO,
@@ -28,6 +28,9 @@ from fedjax_sel.leaderboard.statistics import interquartile_means
 from fedjax_sel.leaderboard.tables import (
     show_estimate,
     tabulate_budgets,
+    tabulate_counts,
+    tabulate_gains,
+    tabulate_groups,
     tabulate_mean_gains,
     tabulate_ranking,
     tabulate_unfinished,
@@ -35,9 +38,14 @@ from fedjax_sel.leaderboard.tables import (
 
 ROUNDS, CLIENTS = 10, 4
 NASTY = "<script>alert(1)</script>|x"
-FACTS = Facts(
-    np.tile(np.eye(2)[[0, 1, 0, 1]], (3, 1, 1)), np.tile(np.array([10, 20, 30, 40]), (3, 1)), np.full((3, 2), 0.5)
-)
+
+
+def make_facts(seeds):
+    shares, sizes = np.eye(2)[[0, 1, 0, 1]], np.array([10, 20, 30, 40])
+    return Facts(np.tile(shares, (seeds, 1, 1)), np.tile(sizes, (seeds, 1)), np.full((seeds, 2), 0.5))
+
+
+FACTS = make_facts(3)
 
 
 def make_history(final, bytes_a_round=10.0, seeds=3):
@@ -57,9 +65,9 @@ def make_history(final, bytes_a_round=10.0, seeds=3):
     return History(tuple(range(seeds)), metrics, selections, CLIENTS, {"classes": 4})
 
 
-def make_cells(finals, federations=("one", "two")):
+def make_cells(finals, federations=("one", "two"), seeds=3):
     return [
-        Cell(federation, selector, FINISHED, history=make_history(final + shift))
+        Cell(federation, selector, FINISHED, history=make_history(final + shift, seeds=seeds))
         for shift, federation in zip((0.0, 0.1), federations, strict=True)
         for selector, final in finals.items()
     ]
@@ -75,6 +83,13 @@ def _few_draws(monkeypatch):
 def tidy():
     cells = make_cells({"uniform": 0.5, "better": 0.6, "equal": 0.5, NASTY: 0.4})
     return build_tidy(cells, {"one": FACTS, "two": FACTS})
+
+
+@pytest.fixture(scope="module")
+def of_ten():
+    """The same with as many seeds as it takes to name a winner."""
+    cells = make_cells({"uniform": 0.5, "better": 0.6, "equal": 0.5, NASTY: 0.4}, seeds=FEWEST_SEEDS)
+    return build_tidy(cells, dict.fromkeys(("one", "two"), make_facts(FEWEST_SEEDS)))
 
 
 def test_a_budget_is_what_the_baseline_spends_and_dear_rounds_are_cut_off():
@@ -125,15 +140,15 @@ def test_where_the_baseline_diverged_others_have_the_budget_that_it_would_have_s
     assert find_target(baseline) == np.median([whole["accuracy"][0, 4], 0.25, whole["accuracy"][2, 4]])
 
 
-def test_intervals_of_accuracy_over_uniforms_are_of_both(tidy):
+def test_intervals_of_accuracy_over_uniforms_are_of_both(of_ten):
     """The baseline's own ratio has an interval from the curvature of the mean alone, as it is resampled with itself."""
-    block = take_block(tidy, PRIMARY)
+    block = take_block(of_ten, PRIMARY)
     place = block.selectors.index("uniform")
     found = statistics.bootstrap(lambda values: block.over_baseline(values).mean(axis=(1, 2)), block.values)
     np.testing.assert_allclose([found.low[place], found.high[place]], 1, atol=1e-12)
     np.testing.assert_allclose(found.point, block.relative.mean(axis=(1, 2)))
     middle = statistics.bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values)
-    (row,) = [row for row in tabulate_ranking(tidy).rows if row[0] == "uniform"]
+    (row,) = [row for row in tabulate_ranking(of_ten).rows if row[0] == "uniform"]
     assert row[2] == show_estimate(middle, place, 3)
     known = statistics.bootstrap(interquartile_means, block.relative)
     assert row[2] != show_estimate(known, place, 3), "as if uniform's mean were known"
@@ -236,20 +251,71 @@ def test_a_selector_that_lacks_a_federation_is_not_ranked_and_the_page_says_so(t
     assert "a federation lacks them: better" in tabulate_ranking(part).note
 
 
-def test_equal_selectors_have_no_winner(tidy):
-    both = tidy[tidy["selector"].isin(["uniform", "equal"])]
+def test_equal_selectors_have_no_winner(of_ten):
+    both = of_ten[of_ten["selector"].isin(["uniform", "equal"])]
     assert tabulate_ranking(both).note.startswith("No winner: the mean ranks of 2 selectors are indistinguishable")
-    assert tabulate_ranking(tidy).note.startswith("better has the best mean rank")
+    assert tabulate_ranking(of_ten).note.startswith("better has the best mean rank")
 
 
-def test_a_lower_bound_is_marked_in_the_table():
+def test_few_seeds_or_one_selector_have_no_winner_and_no_bootstrap_interval(tidy, of_ten):
+    table = tabulate_ranking(tidy)
+    assert table.note.startswith("Seeds: 3; with fewer than 10, no winner is named")
+    assert not any("[" in cell for row in table.rows for cell in row)
+    alone = of_ten[of_ten["selector"] == "uniform"]
+    assert tabulate_ranking(alone).note.startswith("Only uniform is ranked.")
+
+
+def test_selectors_ahead_are_counted_with_and_without_holms_correction():
+    """Of twenty gains with the same small p, some 0.01, none remains; one that is certain does."""
+    rng, seeds, names = np.random.default_rng(0), 10, [f"some{i}" for i in range(19)]
+    apart = rng.normal(size=seeds)
+    apart = 0.01 * (apart - apart.mean()) / apart.std(ddof=1) + 0.0104  # t = 3.3 with 9 degrees of freedom
+    rows = [("uniform", np.zeros(seeds)), ("sure", np.linspace(0.5, 0.51, seeds)), *((name, apart) for name in names)]
+    tidy = pd.DataFrame(
+        [
+            ("one", name, seed, "accuracy", PRIMARY.name, 0.4 + value, False)
+            for name, values in rows
+            for seed, value in enumerate(values)
+        ],
+        columns=["federation", "selector", "seed", "measure", "budget", "value", "censored"],
+    )
+    (row,) = tabulate_counts(tidy).rows
+    p = 2 * stats.ttest_1samp(apart, 0, alternative="greater").pvalue
+    assert 0.05 / 20 < p < 0.05
+    assert row == (PRIMARY.name, "20", "1", "sure", "0", "0", "0")
+    found = {row[0]: row[1] for row in tabulate_mean_gains(tidy).rows}
+    assert found["sure"].endswith(" **")
+    assert found["some0"].endswith(" *")
+
+
+def test_a_gain_that_hangs_on_one_federation_is_shown_without_it():
+    values = {("digits", "good"): 0.2, ("fashion-skew-80", "good"): 0.0, ("fashion-one-shard", "good"): -0.1}
+    tidy = pd.DataFrame(
+        [
+            (federation, name, seed, "accuracy", PRIMARY.name, 0.5 + values.get((federation, name), 0.0), False)
+            for federation in ("digits", "fashion-skew-80", "fashion-one-shard")
+            for name in ("uniform", "good")
+            for seed in range(3)
+        ],
+        columns=["federation", "selector", "seed", "measure", "budget", "value", "censored"],
+    )
+    table = tabulate_groups(tidy)
+    assert table.columns[1:] == ("all (3)", "digits (1)", "fashion (2)", "without one", "which")
+    (row,) = table.rows
+    assert [cell.split(" ")[0] for cell in row[1:5]] == ["+3.3", "+20.0", "-5.0", "-5.0"]
+    assert row[5] == "digits"
+
+
+def test_a_run_that_ends_before_its_budget_is_marked_in_the_tables():
     cells = [
         Cell("one", "uniform", FINISHED, history=make_history(0.5)),
         Cell("one", "frugal", FINISHED, history=make_history(0.5, bytes_a_round=1.0)),
     ]
     table = tabulate_budgets(build_tidy(cells, {"one": FACTS}))
     column = table.columns.index("bytes, 50 %")
-    assert [row[column].startswith("≥") for row in table.rows] == [False, True]
+    assert [row[column].endswith("†") for row in table.rows] == [False, True]
+    gains = tabulate_gains(build_tidy(cells, {"one": FACTS}), Budget("bytes", 0.5))
+    assert [row[1].endswith("†") for row in gains.rows] == [True]
 
 
 def test_users_text_is_escaped_in_both_pages(tidy):
