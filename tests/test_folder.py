@@ -292,6 +292,17 @@ def test_only_what_was_left_half_written_here_is_removed(tmp_path):
         assert all(path.exists() for path in others)
 
 
+def test_what_was_left_in_cells_is_removed_where_no_process_has_locked_them(tmp_path):
+    paths = [tmp_path / place for place in ("studies", "cells/done", "runs/other/figures", "cells/busy")]
+    for path in paths:
+        path.mkdir(parents=True)
+        (path / ".metrics.parquet.x1.part").write_text("")
+    with lock_folder(tmp_path / "cells" / "busy"):  # which removes its own, so it is put there again
+        (paths[-1] / ".metrics.parquet.x1.part").write_text("")
+        with lock_folder(tmp_path):
+            assert [len(list(path.glob(".*.part"))) for path in paths] == [0, 0, 0, 1]
+
+
 def test_a_full_disk_is_told_and_the_file_is_as_it_was(tmp_path, monkeypatch):
     files.write_text(tmp_path / "a", "old")
 

@@ -118,14 +118,14 @@ def test_a_signal_in_a_chunk_finishes_the_chunk_and_keeps_it(whole, tmp_path, as
     assert goes_on_to_the_same_end(tmp_path, whole) == 8
 
 
-def test_a_second_interrupt_stops_at_once_though_a_chunk_never_ends(whole, tmp_path):
+def test_a_second_signal_stops_at_once_though_a_chunk_never_ends(whole, tmp_path):
     program = Program([*RUN, "run"], tmp_path, chunk=(4, hang))
     program.says("computing for hours")
-    program.send(signal.SIGINT)
+    program.send(signal.SIGTERM)
     program.says("once more to stop at once")
     assert program.process.is_alive()
-    program.send(signal.SIGINT)
-    assert program.ended() == 130
+    program.send(signal.SIGTERM)
+    assert program.ended() == 143
     assert "stopped at once" in program.said
     assert "Traceback" not in program.said
     assert goes_on_to_the_same_end(tmp_path, whole) == 6

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -18,10 +19,12 @@ import fedjax_sel as fs
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.engine.history import History
-from fedjax_sel.report.doctor import list_caches
+from fedjax_sel.report import doctor
+from fedjax_sel.report.doctor import examine_folder, list_caches
 from fedjax_sel.report.page import Page, draw_selections
 from fedjax_sel.report.quantities import format_about
 from fedjax_sel.runs import layout
+from fedjax_sel.runs.prepare import keep_compiled_programs
 
 EVIL = "<script>alert('x')</script>"
 
@@ -215,6 +218,49 @@ def test_the_doctor_runs_something_and_says_what_is_there(monkeypatch, tmp_path)
         jax.config.update("jax_compilation_cache_dir", kept)
 
 
+def test_the_doctor_says_what_is_wrong_with_a_folder_or_a_device(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path / "file" / "cache"))
+    found = {name: (said, fine) for name, said, fine in (examine_folder(*one) for one in list_caches())}
+    said, fine = found["decoded datasets"]
+    assert not fine
+    assert said.endswith("cannot be written: Not a directory; set FEDJAX_SEL_CACHE to a folder elsewhere")
+    monkeypatch.setattr(doctor, "environment", Mock(side_effect=AssertionError))  # as JAX does without its plugin
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    ((name, said, fine),) = doctor.examine()
+    assert (name, fine) == ("devices", False)
+    assert said.startswith("JAX finds no device of JAX_PLATFORMS=cuda (AssertionError)")
+
+
+def test_a_cache_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path / "file" / "cache"))
+    kept = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.warns(UserWarning, match=r"not kept: .*/xla cannot be written \(Not a directory\)"):
+            keep_compiled_programs()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", kept)
+
+
+def test_a_log_has_the_whole_name_of_a_run(monkeypatch):
+    from rich.console import Console
+
+    from fedjax_sel.report import progress
+
+    console = Console(file=io.StringIO(), force_terminal=False, width=80)
+    name = "digits-unequal, clustered_sampling"
+    history = History((0,), {"accuracy": np.ones((1, 4))}, np.zeros((1, 4, 1), int), 3)
+    with progress.show_progress(console, name, 8, announce=False) as bar:
+        bar.on_train_begin(history)
+        bar.after_central_iteration(history)  # a resumed round is reported again: no speed is known
+    last = console.file.getvalue()
+    assert name in last
+    assert "rounds/s" not in last
+
+
 def test_drawing_keeps_the_users_backend():
     drawing = ("report.figures", "report.sweep_figures", "leaderboard.figures")
     imports = ", ".join(f"fedjax_sel.{name}" for name in drawing)
@@ -274,7 +320,7 @@ def test_the_bar_says_how_long_it_compiles_and_what_is_left(monkeypatch):
     assert shown[3] == "accuracy 1.0000 · 1 rounds/s · 1.17 min left"
     for tell in (bar.on_train_begin, bar.after_central_iteration):  # as where a run goes on
         tell(history(40))
-    assert shown[-1] == "accuracy 1.0000 · 0 rounds/s"
+    assert shown[-1] == "accuracy 1.0000"
 
 
 @pytest.mark.parametrize(("silence", "terminal", "expected"), [(0.0, False, 1), (60.0, False, 0), (0.0, True, 0)])

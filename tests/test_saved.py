@@ -286,7 +286,7 @@ def test_a_damaged_result_says_how_it_is_restored_where_a_checkpoint_has_it(done
         (place / "metrics.parquet").write_text("damaged")
         if not kept:
             shutil.rmtree(place / "checkpoints")
-        cure = "summary.json and give the run's command again, which restores it" if kept else "alone and run it again"
+        cure = "summary.json and give the run's command again, which goes on" if kept else "alone and run it again"
         with pytest.raises(FolderError, match=f"cannot be read .*; remove .*{cure}"):
             fs.open(place)
     (tmp_path / "kept" / "summary.json").unlink()

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -74,8 +75,8 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         try:
             with print_warnings():
                 function(*arguments, **named)
-        except KeyboardInterrupt:
-            raise leave(130) from None
+        except KeyboardInterrupt as stopped:
+            raise leave(128 + getattr(stopped, "signal", signal.SIGINT)) from None
         except Exception as error:
             if not is_users(error):
                 exit_if_one_of_several(error)

@@ -182,6 +182,9 @@ def start_distributed(distributed: bool, coordinator: str | None, processes: int
     if distributed or not (coordinator is processes is process is None):
         from fedjax_sel.engine.distributed import init_distributed
 
+        if coordinator and processes:
+            said = f"waiting for {processes} processes at {coordinator}, for five minutes at most"
+            Console(stderr=True).print(said, highlight=False, soft_wrap=True)
         init_distributed(coordinator, processes, process)
 
 

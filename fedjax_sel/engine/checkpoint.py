@@ -141,17 +141,15 @@ class Checkpoints:
                 if getattr(error, "errno", None) in PASSING:
                     raise
                 reason = (str(error).splitlines() or [""])[0]
-                self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); using the one before it")
+                left = number != self.rounds()[0]
+                instead = "using the one before it" if left else "there is no other, so the run begins anew"
+                self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); {instead}")
                 continue
             found = arrays[ABOUT + "mark"].tobytes().hex()
             ends = (number, self.rounds()[-1])  # if the end itself is damaged, an earlier point of the same run counts
             ended = found != mark and mark_of_ended is not None and found in map(mark_of_ended, ends)
             if found != mark and not ended:
-                raise ValueError(
-                    f"{path} is a checkpoint of another run (other data, seeds, strategies or parameters, or another "
-                    "number of devices: on a CPU, of cores); "
-                    "continue it with what it was started with, or use another folder"
-                )
+                raise ValueError(f"{path} is a checkpoint {tell_difference(arrays)}, or use another folder")
             return number, arrays, ended
         return None
 
@@ -183,6 +181,7 @@ class Checkpoints:
         arrays |= {
             ABOUT + "seconds": np.asarray(point.seconds),
             ABOUT + "mark": np.frombuffer(bytes.fromhex(mark), np.uint8),
+            ABOUT + "devices": np.asarray(jax.device_count()),
         }
         newest, self.saved = self.saved or 0, point.round
         if is_first():
@@ -323,3 +322,15 @@ def fill_state(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState
         return jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf)) if is_key(leaf) else value
 
     return jax.tree_util.tree_map_with_path(restored, like)
+
+
+def tell_difference(arrays: Mapping[str, np.ndarray]) -> str:
+    """Returns how the run of a checkpoint differs from this one, as far as it is known, and what to do about it."""
+    here = jax.device_count()
+    there = int(arrays.get(ABOUT + "devices", here))
+    if there != here:
+        cure = f"; on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={there}"
+        cure = cure if jax.default_backend() == "cpu" else ""
+        return f"of a run on {there} devices, and here are {here}; continue it on {there}{cure}"
+    told = "of another run (other data, seeds, strategies or parameters, or another mesh)"
+    return f"{told}; continue it with what it was started with"

@@ -46,7 +46,8 @@ def init_distributed(coordinator: str | None = None, processes: int | None = Non
     given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
     missing = [name for name, value in given.items() if value is None]
     if 0 < len(missing) < len(given):
-        raise ValueError(f"{', '.join(missing)} is missing; give all of {', '.join(given)}, or --distributed alone")
+        lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        raise ValueError(f"{lacks}; give all of {', '.join(given)}, or --distributed alone")
     if processes is not None and process is not None and not 0 <= process < processes:
         raise ValueError(f"--process is {process}; with --processes {processes} it is 0 to {processes - 1}")
     try:
@@ -54,7 +55,8 @@ def init_distributed(coordinator: str | None = None, processes: int | None = Non
             coordinator, processes, process, heartbeat_timeout_seconds=HEARTBEAT, shutdown_timeout_seconds=HEARTBEAT
         )
     except (ValueError, RuntimeError) as error:
-        raise ValueError(f"the processes cannot be joined: {str(error).splitlines()[0]}") from error
+        cure = "" if coordinator else "; JAX finds no cluster here: give --coordinator, --processes and --process"
+        raise ValueError(f"the processes cannot be joined: {str(error).splitlines()[0].rstrip('.')}{cure}") from error
 
 
 def is_distributed() -> bool:
@@ -183,6 +185,16 @@ def check_same(number: int) -> None:
     if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes find different checkpoints; their folder must be on a disk that all of them share"
+        )
+
+
+def check_same_run(mark: str) -> None:
+    """Raises `ValueError` if the processes have different runs; `mark` is that of this process's (`mark_of`)."""
+    number = int(mark[:7], 16)  # what an Int32 can hold
+    if max_over_processes(number) != -max_over_processes(-number):
+        raise ValueError(
+            "the processes were started with different runs (settings, seeds, data or code); start all of them with "
+            "the same command, versions and files"
         )
 
 

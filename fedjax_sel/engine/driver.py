@@ -19,7 +19,15 @@ from fedjax_sel.data.federation import EXAMPLES, Federation
 from fedjax_sel.engine.callback import needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, to_host
 from fedjax_sel.engine.contract import name_kind
-from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, wait_for_all
+from fedjax_sel.engine.distributed import (
+    any_process,
+    check_same,
+    check_same_run,
+    describe_device,
+    fetch,
+    is_distributed,
+    wait_for_all,
+)
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment, check_more_rounds
@@ -100,7 +108,7 @@ def sweep(
         how.checkpoints.check_folder()
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
-    mark_at = None if how.checkpoints is None else mark_program(program)
+    mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else None
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
@@ -164,14 +172,18 @@ def run_rounds(
       recorder: writes the history.
       about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
-      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints.
+      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints, nor other
+        processes.
       began: when the run began, by `time.perf_counter`.
     """
     rounds, length = program.first.rounds, program.length
     first, spent, mark = 0, 0.0, ""
     history = recorder.write(about)
-    if how.checkpoints is not None and mark_at is not None:
+    if mark_at is not None:
         mark = mark_at(rounds)
+        wait_for_all()
+        check_same_run(mark)
+    if how.checkpoints is not None and mark_at is not None:
         point = restore_point(program, state, how.checkpoints, mark, mark_at)
         if point is not None:
             first, spent, state = point.round, point.seconds, point.state

@@ -51,7 +51,7 @@ def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:
 
 def leave_out_variants(tidy: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of selectors that are ranked."""
-    return tidy[~tidy["selector"].isin(VARIANTS)]
+    return tidy.loc[~tidy["selector"].isin(VARIANTS)]
 
 
 def take_block(tidy: pd.DataFrame, budget: Budget) -> Block:
@@ -111,7 +111,7 @@ def correct(gains: Mapping[str, Difference]) -> dict[str, float]:
 
 def group_gains(tidy: pd.DataFrame, budget: Budget, federations: Sequence[str]) -> dict[str, Difference]:
     """Returns `mean_gains` over some of the federations."""
-    return mean_gains(tidy[tidy["federation"].isin(federations)], budget)
+    return mean_gains(tidy.loc[tidy["federation"].isin(federations)], budget)
 
 
 def count_beating(gains: dict[tuple[str, str], Difference], selectors: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -12,8 +11,10 @@ from pathlib import Path
 
 from fedjax_sel import config
 from fedjax_sel.data.cache import find_cache, find_folder
+from fedjax_sel.engine.disk import find_obstacle
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.quantities import format_bytes, format_seconds
+from fedjax_sel.runs.prepare import explain_missing_device
 
 EXTRAS = ("tensorboardX", "wandb", "mlflow", "trackio", "optuna", "safetensors", "datasets")
 """The packages that the extras install."""
@@ -26,7 +27,11 @@ def examine() -> Iterator[tuple[str, str, bool]]:
     """Yields what was checked, what was found, and whether it is as it should be."""
     import jax
 
-    known = environment()
+    try:
+        known = environment()
+    except (RuntimeError, AssertionError, ValueError) as error:  # JAX has no such device
+        yield "devices", explain_missing_device(error), False
+        return
     yield "python", f"{sys.version.split()[0]} ({sys.executable})", sys.version_info >= (3, 11)
     for name in ("fedjax_sel", "jax", "jaxlib", "flax", "optax", "numpy"):
         yield name, str(known.get(name) or "not installed"), known.get(name) is not None
@@ -52,8 +57,10 @@ def examine_folder(name: str, place: Path) -> tuple[str, str, bool]:
     while not there.exists():
         there = there.parent
     free = shutil.disk_usage(there).free
-    fine = os.access(there, os.W_OK) and free > LEAST
-    return name, f"{place}, {format_bytes(held)} held, {format_bytes(free)} free on its disk", fine
+    wrong = f"cannot be written: {obstacle}" if (obstacle := find_obstacle(place)) else ""
+    wrong = wrong or (f"less than {format_bytes(LEAST)} free" if free < LEAST else "")
+    cure = f"; {wrong}; set FEDJAX_SEL_CACHE to a folder elsewhere" if wrong else ""
+    return name, f"{place}, {format_bytes(held)} held, {format_bytes(free)} free on its disk{cure}", not wrong
 
 
 def examine_run() -> tuple[str, str, bool]:

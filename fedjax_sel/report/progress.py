@@ -63,7 +63,7 @@ class Bar:
             self._progress.console.print(
                 f"device: {about['device']}\nlayout: {about['layout']}\n{history.num_clients} clients, cohorts of "
                 f"{about['cohort_size']}, {format_count(seeds, 'seed')} · {about['parameters']:,} parameters"
-                + (f" · about {format_bytes(about['memory'])} at most" if "memory" in about else "")
+                + (f" · estimated memory of a device: {format_bytes(about['memory'])}" if "memory" in about else "")
                 + (f"\nexamples: {about['examples_on']}" if "examples_on" in about else ""),
                 highlight=False,
                 soft_wrap=True,
@@ -80,11 +80,13 @@ class Bar:
     def after_central_iteration(self, history: History) -> None:
         """Moves the bar after a chunk; in a log, prints a line if there was none for a while."""
         rounds, began = self._first
-        speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
+        ran = history.rounds - rounds
+        speed = ran / max(time.monotonic() - began, 1e-9)
         measured = history[history.headline]
         known = np.nanmean(measured[:, ~np.isnan(measured).all(0)][:, -1:], axis=0)
-        news = (f"{history.headline} {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
-        if self._rounds is not None and rounds < history.rounds < self._rounds:  # a resumed round is reported again
+        parts = [f"{history.headline} {known[-1]:.4f}"] if known.size else []
+        news = " · ".join([*parts, *([f"{speed:.3g} rounds/s"] if ran else [])])  # a resumed round is reported again
+        if self._rounds is not None and ran and history.rounds < self._rounds:
             news += f" · {format_seconds((self._rounds - history.rounds) / speed)} left"
         self._show(history.rounds, news)
         self._speak(history.rounds, news)
@@ -131,14 +133,16 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
       rounds: `T`.
       announce: whether to print device, memory and layout first.
     """
+    moves = console.is_terminal or console.is_jupyter  # a log has no width to which a name must be cut
+    name = Column(ratio=1, no_wrap=True, overflow="ellipsis") if moves else Column(no_wrap=True, min_width=len(label))
     columns = (
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.description}", table_column=name),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),
         News(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, expand=True) as bars:
+    with Progress(*columns, console=console, expand=moves) as bars:
         task = bars.add_task(label, total=rounds, news="", since=None)
         try:
             yield Bar(bars, task, announce=announce, rounds=rounds)

@@ -19,6 +19,14 @@ GRACE = 2.0
 """Seconds that the program has to end by itself after a second signal."""
 
 
+class StoppedAtOnce(KeyboardInterrupt):
+    """Raised by the second signal; `signal` is the number of the first."""
+
+    def __init__(self, signal: int):
+        super().__init__()
+        self.signal = signal
+
+
 class Stopper:
     """A callback that ends the run after a signal.
 
@@ -48,16 +56,17 @@ def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
         stopper.signal = stopper.signal or number
         calls.append(number)
         if len(calls) > 1:
-            raise KeyboardInterrupt
+            raise StoppedAtOnce(stopper.signal)
 
-    def wait_for_signal() -> bool:
-        """Waits for a signal; returns false if the run is over."""
+    def wait_for_signal() -> int:
+        """Waits for a signal, and returns its number; 0: the run is over."""
         while (byte := ours.recv(1)) and byte[0] not in STOPPING:
             pass
-        return bool(byte)
+        return byte[0] if byte else 0
 
     def watch() -> None:
-        if not wait_for_signal():
+        first = wait_for_signal()
+        if not first:
             return
         say("stopping after this chunk of rounds, which is kept; once more to stop at once")
         if not wait_for_signal():
@@ -68,7 +77,7 @@ def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
                 return
         say("stopped at once; the same command goes on from what was kept before")
         Console(stderr=True).show_cursor()
-        os._exit(128 + signal.SIGINT)
+        os._exit(128 + first)
 
     theirs.setblocking(False)
     watcher = threading.Thread(target=watch, name="signals", daemon=True)

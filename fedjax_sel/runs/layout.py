@@ -111,6 +111,8 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
             now = "extended"  # the run was finished, and was stopped just as it was being extended
         else:
             check_same(folder, config, written)
+    if now == "finished":  # nothing is written
+        return now
     place = folder
     while not place.exists():
         place = place.parent
@@ -332,8 +334,9 @@ def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
         missing = isinstance(error, FileNotFoundError)
         reason = "it is missing" if missing else f"{type(error).__name__}: {error}"
         cure = f"remove {path.parent} and run it again"
-        if path.name in (METRICS, SELECTIONS, CLIENTS) and Checkpoints(path.parent / CHECKPOINTS).rounds():
-            cure = f"remove {path.parent / SUMMARY} and give the run's command again, which restores it"
+        if path.name != CONFIG and Checkpoints(path.parent / CHECKPOINTS).rounds():
+            name = path.name if path.name == ENVIRONMENTS else SUMMARY
+            cure = f"remove {path.parent / name} and give the run's command again, which goes on from its checkpoint"
         raise FolderError(f"{path} cannot be read ({reason}); {cure}") from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -37,11 +37,22 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         except Timeout as error:
             raise FolderError(f"{folder} is used by another process; wait for it, or give another folder") from error
     try:
-        for left in (*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}")):
+        for left in find_parts(folder):
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)  # Orbax writes folders
         yield
     finally:
         lock.release()
+
+
+def find_parts(folder: Path) -> list[Path]:
+    """Returns the partial files in a locked folder and in those of its folders that no process has locked."""
+    found = [*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}"), *folder.glob(f"studies/.*{PART}")]
+    for part in (*folder.glob(f"*/*/.*{PART}"), *folder.glob(f"*/*/figures/.*{PART}")):  # cells, a sweep's runs
+        owner = part.parent.parent if part.parent.name == "figures" else part.parent
+        lock = FileLock(owner / LOCK, blocking=False)
+        with suppress(Timeout), lock:
+            found.append(part)
+    return found
 
 
 class FolderLock:

@@ -6,11 +6,13 @@ import contextlib
 import math
 import os
 from collections.abc import Mapping
+from warnings import warn
 
 import jax
 
 from fedjax_sel.cores import count_cores
 from fedjax_sel.data.cache import find_cache
+from fedjax_sel.engine.disk import find_obstacle
 
 
 def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
@@ -21,11 +23,27 @@ def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
     Args:
       mesh: numbers of devices that the configuration asks for, by axis; None: chosen by `simulate`.
       cache: whether to keep compiled programs on disk.
+
+    Raises:
+      ValueError: JAX finds no device of the platform that it is told to use.
     """
     use_cores(None if mesh is None else math.prod(mesh.values()))
     let_devices_wait()
     if cache:
         keep_compiled_programs()
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(explain_missing_device(error)) from error
+
+
+def explain_missing_device(error: Exception) -> str:
+    """Returns what to do where JAX raises an error instead of finding the devices that `JAX_PLATFORMS` names."""
+    said = (str(error).splitlines() or [type(error).__name__])[0]
+    return (
+        f"JAX finds no device of JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')} ({said}); install the extra for "
+        "it (docs/how-to/accelerators.md), or unset the variable"
+    )
 
 
 MOST_DEVICES = 64
@@ -67,14 +85,18 @@ def let_devices_wait(seconds: int = PATIENCE) -> None:
 
 
 def keep_compiled_programs() -> None:
-    """Lets XLA cache compiled programs on disk; does nothing if the folder cannot be made."""
+    """Lets XLA cache compiled programs on disk; warns, and does nothing, if the folder cannot be written."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     place = find_cache() / "xla"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    if obstacle := find_obstacle(place):
+        warn(
+            f"compiled programs are not kept: {place} cannot be written ({obstacle}); set FEDJAX_SEL_CACHE to a folder "
+            "elsewhere, or give --no-cache",
+            stacklevel=3,
+        )
         return
+    place.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(place))
     # This includes the small programs before round 0, which together take seconds.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

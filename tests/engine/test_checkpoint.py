@@ -195,6 +195,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path
     rest = simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0, say=said.append))
     (line,) = said
     assert "round-000004 is damaged" in line
+    assert line.endswith("using the one before it")
     assert rest.about["resumed_at"] == 2
     same(whole, rest)
     assert Checkpoints(tmp_path).rounds() == [4, 6]
@@ -217,7 +218,8 @@ def test_with_nothing_readable_the_run_starts_from_the_beginning(data, tmp_path)
     spoil_file(tmp_path / "round-000002")
     said = []
     again = simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, say=said.append))
-    assert len(said) == 1
+    (line,) = said
+    assert line.endswith("there is no other, so the run begins anew")
     assert "resumed_at" not in again.about
     same(simulate(experiment(), data, chunk=2), again)
 
@@ -229,6 +231,15 @@ def test_a_checkpoint_of_another_run_is_refused(data, tmp_path):
         simulate(experiment(Entropy(epsilon=0.2)), data, checkpoints=Checkpoints(tmp_path))
     with pytest.raises(ValueError, match="of another run"):
         simulate(mine, data, seeds=[1], checkpoints=Checkpoints(tmp_path))
+
+
+def test_a_checkpoint_of_another_number_of_devices_says_how_to_go_on(data, tmp_path, monkeypatch):
+    mine = experiment(Entropy(epsilon=0.1))
+    with monkeypatch.context() as other:
+        other.setattr(checkpoint.jax, "device_count", lambda: 3)
+        simulate(mine, data, checkpoints=Checkpoints(tmp_path))
+    with pytest.raises(ValueError, match=r"of a run on 3 devices, and here are 2; .*device_count=3, or use another"):
+        simulate(experiment(Entropy(epsilon=0.2)), data, checkpoints=Checkpoints(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["x", "test_x", "test_y", "public_x"])

@@ -159,6 +159,15 @@ def test_a_signal_to_one_process_stops_both_after_the_chunk(uninterrupted, tmp_p
     assert_same(uninterrupted, tmp_path / "stopped", exactly=True)
 
 
+def test_processes_of_different_runs_are_refused_before_anything_compiles(tmp_path):
+    """One has another learning rate, which would be that of its seeds alone."""
+    with Several(tmp_path, "mixed", only={1: ["lr=0.2"]}, heartbeat=SOON) as both:
+        assert both.ended(BOUND) == [2, 2], both.text(0) + both.text(1)
+        for i in range(2):
+            assert "the processes were started with different runs" in both.text(i)
+    assert not (tmp_path / "mixed" / "metrics.parquet").exists()
+
+
 def test_bad_input_in_one_process_ends_both(tmp_path):
     with Several(tmp_path, "bad", only={1: ["local_training.batch_size=0"]}, heartbeat=SOON) as both:
         first, second = both.ended(BOUND)
