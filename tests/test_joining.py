@@ -194,3 +194,16 @@ def test_histories_are_joined_in_memory():
         fs.join_seeds([late, replace(early, metrics={"accuracy": early["loss"]})])
     with pytest.raises(ValueError, match="seed 4 is in both history 0 and history 1"):
         fs.join_seeds([late, late])
+
+
+def test_a_fault_that_only_one_run_had_is_counted_and_the_other_has_none():
+    def history(seed, **faults):
+        metrics = {
+            "loss": np.ones((1, 2)),
+            **{f"fault_{name}": np.full((1, 2), count) for name, count in faults.items()},
+        }
+        return fs.History(seeds=(seed,), metrics=metrics, selections=np.zeros((1, 2, 1), int), num_clients=3)
+
+    joined = fs.join_seeds([history(0), history(1, weight=3.0), history(2, update=1.0)])
+    np.testing.assert_array_equal(joined["fault_weight"], [[0, 0], [3, 3], [0, 0]])
+    np.testing.assert_array_equal(joined["fault_update"], [[0, 0], [0, 0], [1, 1]])

@@ -24,6 +24,11 @@ def cohort_weights(weighting: str, cohort: Cohort, num_examples: Int[Array, "m"]
     return weight if weighting == "cohort" else weight / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
 
 
+def equal_weights(cohort: Cohort) -> Float[Array, "m"]:
+    """Returns the same weight for every update that came back, whatever the cohort's weights; their sum is 1, or 0."""
+    return cohort.mask / jnp.maximum(cohort.mask.sum(), 1)
+
+
 def sort_present(leaf: Shaped[Array, "m ..."], present: Bool[Array, "m"]) -> Shaped[Array, "m ..."]:
     """Returns each coordinate's values in ascending order; absent members come last, as infinity."""
     return jnp.sort(jnp.where(align(present, leaf), leaf, jnp.inf), axis=0)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.aggregation._ops import align, cohort_weights
+from fedjax_sel.aggregation._ops import align, equal_weights
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -53,7 +53,7 @@ class Krum(Aggregator):
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns equal weights."""
-        return cohort_weights("client", cohort, num_examples)
+        return equal_weights(cohort)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
         """Returns the mean of the updates with the smallest scores; 0 if there are none."""

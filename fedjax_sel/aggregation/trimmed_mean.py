@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.aggregation._ops import align, cohort_weights, sort_present
+from fedjax_sel.aggregation._ops import align, equal_weights, sort_present
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -37,7 +37,7 @@ class TrimmedMean(Aggregator):
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns equal weights."""
-        return cohort_weights("client", cohort, num_examples)
+        return equal_weights(cohort)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
         """Returns the trimmed mean of the updates with a weight above 0; 0 if there are none."""

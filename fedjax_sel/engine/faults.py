@@ -19,7 +19,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.timing import CohortWork
 from fedjax_sel.pytree import show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
@@ -27,8 +27,8 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 Faults = dict[str, Int[Array, ""]]
 """Counts of faults, by their names in `WORDS`, or by `signal_NAME`."""
 
-SIGNAL, PREFIX = "signal_", "fault_"
-"""Prefix of the names of signals' faults, and of the names of metrics that count faults."""
+SIGNAL = "signal_"
+"""Prefix of the names of signals' faults."""
 
 WORDS: dict[str, tuple[str, str]] = {
     "candidate": ("client_selection", "candidates that do not exist, from `candidates`"),
@@ -179,9 +179,9 @@ def say(name: str) -> tuple[str, str]:
 def find_faults(history: History) -> list[dict[str, Any]]:
     """Returns the faults of a run: `strategy`, `what`, `count`, `seeds`, their first `rounds` (from 1), `of_rounds`."""
     found = []
-    for metric in (name for name in history.metrics if name.startswith(PREFIX)):
+    for metric in (name for name in history.metrics if name.startswith(FAULT)):
         counts = np.nan_to_num(history[metric])
-        part, words = say(metric.removeprefix(PREFIX))
+        part, words = say(metric.removeprefix(FAULT))
         seeds = [i for i in range(len(history.seeds)) if counts[i].any()]
         if seeds:
             strategy = history.about.get("strategies", {}).get(part, part)
@@ -286,7 +286,7 @@ def find_unweighted(history: History) -> list[int]:
     None if a strategy is at fault, since a weight may then be no number.
     """
     known = {"training_loss", "idle"} <= history.metrics.keys() and history.rounds
-    if not known or any(name.startswith(PREFIX) for name in history.metrics):
+    if not known or any(name.startswith(FAULT) for name in history.metrics):
         return []
     empty = np.isnan(history["training_loss"]).all(axis=1) & ~history["idle"].all(axis=1) & (history.diverged == 0)
     if "left_out" in history.metrics:

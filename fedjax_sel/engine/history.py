@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -198,6 +198,7 @@ def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None)
     order = sorted(range(len(histories)), key=lambda place: histories[place].seeds[0])
     parts, names = [histories[place] for place in order], [names[place] for place in order]
     check_joinable(parts, names)
+    parts = add_faults(parts)
     whole = [name for name in ("variables", "personal") if all(jax.tree.leaves(getattr(part, name)) for part in parts)]
     return History(
         seeds=tuple(seed for part in parts for seed in part.seeds),
@@ -212,6 +213,21 @@ def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None)
         },
         **{name: concatenate([getattr(part, name) for part in parts]) for name in whole},
     )
+
+
+FAULT = "fault_"
+"""The prefix of metrics that count faults; a history without faults of a kind does not have its metric."""
+
+
+def add_faults(parts: Sequence[History]) -> list[History]:
+    """Returns histories that all have the same counts of faults, 0 where one had none."""
+    names = dict.fromkeys(name for part in parts for name in part.metrics if name.startswith(FAULT))
+
+    def add(part: History) -> History:
+        none = {name: np.zeros((len(part.seeds), part.rounds)) for name in names if name not in part.metrics}
+        return replace(part, metrics={**part.metrics, **none})
+
+    return [add(part) for part in parts]
 
 
 def check_joinable(parts: Sequence[History], names: Sequence[str]) -> None:
@@ -235,7 +251,7 @@ def describe_shape(history: History) -> dict[str, Any]:
         "rounds": history.rounds,
         "clients": history.num_clients,
         "slots of a cohort": history.selections.shape[2],
-        "metrics": ", ".join(sorted(history.metrics)),
+        "metrics": ", ".join(sorted(name for name in history.metrics if not name.startswith(FAULT))),
         "metrics of clients": ", ".join(sorted(history.client_metrics)),
         "rounds in which clients were evaluated": history.client_rounds,
     }

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedjax_sel.engine.faults import PREFIX
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.ledger import Rates, as_selection, price
 from fedjax_sel.engine.metrics import are_clients_due
 from fedjax_sel.engine.program import Program
@@ -102,7 +101,7 @@ class Recorder:
             "left_out": record.ledger.left_out,
             "alive": record.alive,
             "idle": record.idle,
-            **{PREFIX + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
+            **{FAULT + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
         }
         if record.probe is not None:
             added = as_selection(price(record.probe, self.rates))

@@ -183,11 +183,13 @@ def measure_candidates(
 ) -> Values:
     """Returns each signal's mean over each candidate's examples, with a leading `d`, all at the model `variables`.
 
-    If some clients have many more examples than most, they come in blocks; otherwise in one flat pass.
+    It is 0 of an empty slot. If some clients have many more examples than most, they come in blocks; otherwise in one
+    flat pass.
     """
     size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
     if size == data.longest:
         index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(candidates)
+        mask &= (candidates >= 0)[:, None]
         each = measure_flat(signals, task, variables, data, layout, index.ravel())
         return {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
 

@@ -16,6 +16,7 @@ from fedjax_sel.leaderboard.scales import BUDGETS, Budget
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.metrics import at_cost, coverage, fill_missing, jain, mean_over_rounds, rounds_to
 from fedjax_sel.metrics.labels import cohort_divergence
+from fedjax_sel.papers.measures import settle
 
 ACCURACY, ROUNDS_TO = "accuracy", "rounds to target"
 COSTS = ("bytes", "flops", "seconds", "joules")
@@ -83,12 +84,6 @@ def measure_under(history: History, baseline: History, budget: Budget) -> tuple[
     return np.where(np.isnan(found), guessing, found), ended
 
 
-def settle(history: History) -> Float[np.ndarray, "R T"]:
-    """Returns accuracy, which is that of guessing, `1 / C`, from the round on in which a seed diverged."""
-    end, round = history.diverged[:, None], np.arange(1, history.rounds + 1)
-    return np.where((end > 0) & (round >= end), 1 / history.about["classes"], history["accuracy"])
-
-
 def find_target(baseline: History) -> float:
     """Returns the target accuracy: the baseline's after half of its rounds, as the median over its seeds.
 
@@ -110,32 +105,23 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     for budget in BUDGETS:
         if budget.share * baseline.rounds > history.rounds:  # a variant whose runs are shorter
             continue
-        if budget.kind == "rounds" or has(baseline, budget.kind):
+        if budget.kind == "rounds" or budget.kind in baseline:
             out.append((ACCURACY, budget.name, *measure_under(history, baseline, budget)))
     target = find_target(baseline)
     first = rounds_to(history["accuracy"], np.inf if np.isnan(target) else target).astype(float)
     out.append((ROUNDS_TO, "", np.minimum(first, history.rounds), first > history.rounds))
     out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:
-        if has(history, kind):
+        if kind in history:
             out.append((f"{kind} of the run", "", go_on(running_cost(history, kind)[:, -1]), False))
     for kind, parts in SELECTION.items():
         out.append((f"selection {kind}", "", go_on(history.cumulative(*parts)[:, -1]), False))
     out += measure_participation(history, facts)
     guessing = {name: 0.0 if name.startswith("spread") else 1 / history.about["classes"] for name in OF_CLIENTS}
     for name, of in OF_CLIENTS.items():
-        if has(history, of):
+        if of in history:
             out.append((name, "", np.where(history.diverged > 0, guessing[name], history[of][:, -1]), False))
     return out
-
-
-def has(history: History, metric: str) -> bool:
-    """Returns whether a run has a metric."""
-    try:
-        history[metric]
-    except KeyError:
-        return False
-    return True
 
 
 def measure_participation(history: History, facts: Facts) -> Rows:

@@ -105,7 +105,7 @@ def list_budgets(tidy: pd.DataFrame) -> list[Budget]:
 
 def correct(gains: Mapping[str, Difference]) -> dict[str, float]:
     """Returns the p-value of no difference for each gain, two-sided, by Student's t, with Holm's correction for all."""
-    p = adjust_holm([2 * min(one.p_above(), one.p_below()) for one in gains.values()])
+    p = adjust_holm([one.p_apart() for one in gains.values()])
     return dict(zip(gains, p, strict=True))
 
 

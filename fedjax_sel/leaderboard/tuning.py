@@ -13,9 +13,9 @@ from rich.console import Console
 from fedjax_sel.engine.driver import sweep
 from fedjax_sel.leaderboard.cells import Cell, Workbench, configure, locate, run_cell, tell_failure
 from fedjax_sel.leaderboard.federations import Entry
-from fedjax_sel.leaderboard.measures import settle
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics import mean_over_rounds
+from fedjax_sel.papers.measures import settle
 from fedjax_sel.runs.files import read_json, write_json
 
 SEEDS = (1000, 1001, 1002)

@@ -1,11 +1,17 @@
-"""A cell's measures, which claims, tables and figures ask for hundreds of times, are computed once."""
+"""What a cell counts with: its measures, computed once, and the accuracy of seeds that diverged."""
 
 from __future__ import annotations
 
 import functools
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedjax_sel.engine.history import History
 
 
 def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,3 +31,16 @@ def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
         return known[key]
 
     return remembered
+
+
+def settle(history: History) -> Float[np.ndarray, "R T"]:
+    """Returns accuracy, which is that of guessing, `1 / C`, from the round on in which a seed diverged."""
+    end, round = history.diverged[:, None], np.arange(1, history.rounds + 1)
+    return np.where((end > 0) & (round >= end), 1 / history.about["classes"], history["accuracy"])
+
+
+def settle_history(history: History) -> History:
+    """Returns a history whose accuracy is settled, so that no seed counts with what it had before it diverged."""
+    if not history.diverged.any() or "accuracy" not in history:
+        return history
+    return replace(history, metrics={**history.metrics, "accuracy": settle(history)})

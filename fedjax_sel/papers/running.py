@@ -11,6 +11,7 @@ from rich.console import Console
 from fedjax_sel.config import Config, fingerprint
 from fedjax_sel.config.marks import drop_marks
 from fedjax_sel.engine.history import History
+from fedjax_sel.papers.measures import settle_history
 from fedjax_sel.papers.paper import Cell, Histories, Paper, locate_cell
 from fedjax_sel.report.environment import environment
 from fedjax_sel.runs import layout, pretrained
@@ -24,7 +25,7 @@ def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
-    """Returns the cells' histories, which are read if finished and run otherwise.
+    """Returns the cells' histories, which are read if finished and run otherwise; seeds that diverged are guessing.
 
     Cells of one configuration that begin with the same model share one run.
     """
@@ -52,7 +53,8 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
             kept_in=out,
         )
         announced |= new
-    return {key: known[place] for key, place in places.items()}
+    settled = {place: settle_history(history) for place, history in known.items()}
+    return {key: settled[place] for key, place in places.items()}
 
 
 def locate_runs(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> dict[tuple[str, str], Path]:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy
 from jaxtyping import Float
 from rich.table import Table
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
-from fedjax_sel.engine.faults import PREFIX, say_diverged
-from fedjax_sel.engine.history import TOTALS, History
+from fedjax_sel.engine.faults import say_diverged
+from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity, format_seconds
@@ -29,7 +28,7 @@ UNITS: dict[str, Callable[[float], str]] = {
 """How the costs of a run are formatted."""
 
 COUNTED = {*UNITS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
-"""Metrics that are added up over rounds, with those of `faults.PREFIX`."""
+"""Metrics that are added up over rounds, with those of `history.FAULT`."""
 
 
 def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None = None) -> str:
@@ -52,7 +51,7 @@ def is_cost(metric: str) -> bool:
     >>> [name for name in ("accuracy", "bytes", "client_flops", "client_accuracy", "loss", "seconds") if is_cost(name)]
     ['bytes', 'client_flops', 'seconds']
     """
-    return metric in COUNTED or metric.startswith(PREFIX)
+    return metric in COUNTED or metric.startswith(FAULT)
 
 
 def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:
@@ -159,7 +158,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accur
     if not rows:
         return None, said
     tested = [found for _, found in rows if found.seeds > 1]
-    adjusted = iter(adjust_holm([compute_p_value(found.values) for found in tested]))
+    adjusted = iter(adjust_holm([found.p_apart() for found in tested]))
     out = Table(title=f"{name_value(metric)}, difference from run 1, seed by seed", title_justify="left")
     holm = " (Holm)" if len(tested) > 1 else ""
     for head in ("run", "seeds", "mean difference", "95 % interval", f"p{holm}"):
@@ -182,18 +181,6 @@ def pick_seeds(history: History, seeds: Sequence[int], metric: str) -> Float[np.
     """Returns the value of these seeds: the last of a metric, the total of a cost."""
     values = measure_runs(history, metric)
     return np.asarray([values[history.seeds.index(seed)] for seed in seeds], np.float64)
-
-
-def compute_p_value(values: Sequence[float]) -> float:
-    """Returns the two-sided p-value of the t test that at least two paired differences have mean 0.
-
-    >>> round(compute_p_value([1.0, 2.0, 3.0]), 4), compute_p_value([0.0, 0.0]), compute_p_value([1.0, 1.0])
-    (0.0742, 1.0, 0.0)
-    """
-    if np.ptp(values) == 0:
-        return float(values[0] == 0)
-    spread = float(scipy.stats.sem(values))
-    return float(2 * scipy.stats.t.sf(abs(np.mean(values)) / spread, len(values) - 1))
 
 
 def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ __all__ = ["Loss", "MinibatchLoss", "ValidationLoss"]
 
 def choose_loss(task: Task, given: Any) -> Any:
     """Returns the loss that a signal measures for a task: the given one, else the task's; None: cross-entropy."""
-    return task.loss if given is None and not isinstance(task.loss, CrossEntropy) else given
+    return task.loss if given is None and type(task.loss) is not CrossEntropy else given
 
 
 def measure_losses(loss: Any, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:

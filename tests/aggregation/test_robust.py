@@ -16,6 +16,7 @@ from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.types import Cohort, Plan
 from tests.quadratic import TASK, A, clients, gradient, weights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:krum. f is")  # six clients are few; it has a test of its own
@@ -160,3 +161,16 @@ def test_updates_whose_distances_overflow_come_before_empty_slots():
     updates = jnp.array([0.0, 0.0, 1e20, -1e20])
     weights = jnp.array([0.0, 0.0, 0.5, 0.5])
     np.testing.assert_array_equal(Krum(f=0, num_selected=1).combine({"w": updates}, weights)["w"], np.float32(1e20))
+
+
+@pytest.mark.parametrize("aggregator", ROBUST, ids=str)
+def test_updates_that_came_back_count_equally_whatever_the_cohorts_weights(aggregator):
+    """A member of weight 0 takes part, too; an empty slot does not."""
+    cohort = Cohort(
+        jnp.arange(4, dtype=jnp.int32), jnp.array([True, True, True, False]), jnp.array([1.0, 3.0, 0.0, 1.0])
+    )
+    nothing = jnp.zeros(4, jnp.int32)
+    plan = Plan(nothing, nothing, jnp.zeros(4))
+    weights = aggregator.weights(cohort, nothing, plan)
+    np.testing.assert_allclose(weights, [1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
+    assert not np.asarray(aggregator.weights(cohort.replace(mask=jnp.zeros(4, bool)), nothing, plan)).any()

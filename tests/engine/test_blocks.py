@@ -7,8 +7,9 @@ import pytest
 from scipy.special import softmax as softmax_of
 
 from fedjax_sel import Federation, Layout, Task, partition, signals
-from fedjax_sel.engine.signals import measure_clients
+from fedjax_sel.engine.signals import measure_candidates, measure_clients
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.task import losses
 from fedjax_sel.types import Context
 
 LONGEST = 11
@@ -118,3 +119,24 @@ def test_gradients_of_parameters_of_half_precision_are_added_up_in_single_precis
     found = jax.jit(measure)(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), whole))
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, measure(whole), rtol=0.05)
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=4, examples=5)], ids=["flat", "in blocks"])
+def test_an_empty_candidate_slot_has_the_value_0(blobs, layout):
+    data = Federation(blobs, partition.Unequal(clients=6, spread=1.5)).draw(0)
+    task = Task(LogisticRegression())
+    variables = task.init(jax.random.key(0), data)
+    candidates = jnp.array([0, 2, -1], jnp.int32)
+    found = measure_candidates({"loss": signals.Loss()}, task, variables, data, candidates, layout)["loss"]
+    assert found[2] == 0
+    assert (found[:2] > 0).all()
+
+
+def test_a_loss_derived_from_cross_entropy_is_measured_as_itself():
+    class Hundredfold(losses.CrossEntropy):
+        def __call__(self, outputs, targets):
+            return 100 * super().__call__(outputs, targets)
+
+    task = Task(LogisticRegression(), loss=Hundredfold())
+    measured = signals.Loss().of_task(task).measure(jnp.zeros((1, 2)), jnp.zeros(1, int))
+    np.testing.assert_allclose(measured, 100 * np.log(2), rtol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel import Experiment, Layout, simulate
-from fedjax_sel.devices.availability import Bernoulli, Trace
+from fedjax_sel.devices.availability import Always, Bernoulli, Trace
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform
 from fedjax_sel.devices.profile import DeviceProfile
@@ -140,3 +140,15 @@ def test_volatility_that_does_not_fit_is_refused():
         simulate(experiment(ByCalendar(), Bernoulli(np.full(4, 0.5))), clients(), seeds=1)
     with pytest.raises(ValueError, match=r"volatility is 0\.5"):
         experiment(ByCalendar(), 0.5)
+
+
+class NeverBack(Always):
+    """Nobody comes back, though the class is derived from one whose clients all do."""
+
+    def available(self, key, t, n):
+        return jnp.zeros(n, bool)
+
+
+def test_a_class_derived_from_always_says_itself_who_comes_back():
+    history = simulate(experiment(ByCalendar(), NeverBack()), clients(), seeds=1)
+    np.testing.assert_allclose(history.variables["params"], 0)

@@ -19,7 +19,6 @@ from fedjax_sel.leaderboard.measures import (
     find_target,
     measure,
     measure_under,
-    settle,
 )
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
@@ -35,6 +34,8 @@ from fedjax_sel.leaderboard.tables import (
     tabulate_ranking,
     tabulate_unfinished,
 )
+from fedjax_sel.metrics import last_mean
+from fedjax_sel.papers.measures import settle, settle_history
 
 ROUNDS, CLIENTS = 10, 4
 NASTY = "<script>alert(1)</script>|x"
@@ -121,6 +122,19 @@ def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
     np.testing.assert_allclose(found["bytes of the run"], [110, 33 * ROUNDS / 4, 110])
     np.testing.assert_allclose(found["selection bytes"], [10, 3 * ROUNDS / 4, 10])
     assert (found["mean over clients"][1], found["spread over clients"][1]) == (0.25, 0.0)
+
+
+def test_papers_count_a_seed_that_diverged_as_guessing_and_change_no_other():
+    wild = make_history(0.5)
+    alive = np.ones((3, ROUNDS))
+    alive[1, 3:] = 0
+    accuracy = np.where(alive > 0, wild["accuracy"], np.nan)
+    settled = settle_history(replace(wild, metrics={**wild.metrics, "alive": alive, "accuracy": accuracy}))
+    np.testing.assert_allclose(
+        last_mean(settled["accuracy"], 2),
+        [*last_mean(wild["accuracy"][:1], 2), 0.25, *last_mean(wild["accuracy"][2:], 2)],
+    )
+    assert settle_history(wild) is wild
 
 
 def test_where_the_baseline_diverged_others_have_the_budget_that_it_would_have_spent():

@@ -14,7 +14,7 @@ from fedjax_sel import config as configuration
 from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import check_checkpoints, sweep
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import History, add_faults
 from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.stopping import Stopper
@@ -171,15 +171,11 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
     def together(*leaves):
         return np.concatenate(leaves)[rows]
 
-    def fill_in(part: History, name: str) -> np.ndarray:
-        none = np.zeros((len(part.seeds), part.rounds))
-        return part.metrics.get(name, none)  # what is not there counts faults, of which there are none
-
-    names = dict.fromkeys(name for part in parts for name in part.metrics)
+    parts = add_faults(parts)
     about = {**parts[-1].about, "seconds": sum(part.about["seconds"] for part in parts)}
     return History(
         seeds,
-        {name: together(*(fill_in(part, name) for part in parts)) for name in names},
+        {name: together(*(part.metrics[name] for part in parts)) for name in parts[0].metrics},
         together(*(part.selections for part in parts)),
         parts[0].num_clients,
         about,
