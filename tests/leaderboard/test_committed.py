@@ -12,7 +12,15 @@ from fedjax_sel.leaderboard.cells import configure
 from fedjax_sel.leaderboard.federations import FEDERATIONS
 from fedjax_sel.leaderboard.findings import judge_predictions
 from fedjax_sel.leaderboard.scales import KINDS, SCALES, Budget
-from fedjax_sel.leaderboard.scores import list_gains, mean_gains, select, take_block
+from fedjax_sel.leaderboard.scores import (
+    correct,
+    group_gains,
+    leave_out_variants,
+    list_gains,
+    mean_gains,
+    select,
+    take_block,
+)
 from fedjax_sel.leaderboard.selectors import SELECTORS
 from fedjax_sel.metrics import difference
 from fedjax_sel.runs.files import to_jsonable
@@ -27,8 +35,14 @@ def summary():
 
 
 @pytest.fixture(scope="module")
-def tidy():
+def every():
     return pd.read_parquet(FOLDER / "leaderboard.parquet")
+
+
+@pytest.fixture(scope="module")
+def tidy(every):
+    """What is ranked."""
+    return leave_out_variants(every)
 
 
 def read_page(name):
@@ -61,10 +75,11 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     assert [f"{100 * gains[one].mean:.1f}" for one in order] == ["1.4", "1.4", "1.3", "0.7", "0.7"]
     told = "GPFL and its control without rewards by 1.4 points, clustered sampling by 1.3, sampling by size and "
     assert f"{told}shuffled round robin by 0.7." in page
-    (table,) = [one for one in summary["tables"] if one["title"].startswith("Mean gain")]
+    (table,) = [one for one in summary["tables"] if one["title"].startswith("Mean gain over uniform under")]
     left = {row[0] for row in table["rows"] if float(row[-1]) < 0.05 and not row[3].startswith("-")}
+    assert left == {row[0] for row in table["rows"] if row[3].endswith("**") and row[3].startswith("+")}
     assert set(order) - left == {"shuffled_round_robin"}
-    assert "after Holm's correction shuffled round robin is not ahead." in page
+    assert "after Holm's correction shuffled round robin is not ahead, " in page
     control = "gpfl_without_rewards"
     for kind in ("bytes", "seconds"):
         led = lead(tidy, Budget(kind, 0.5), "gpfl", control)
@@ -76,7 +91,7 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
-    assert f"of uniform's bytes GPFL beats it on {early}." in page
+    assert f"of uniform's bytes GPFL beats it on {early} (" in page
     assert leaders == ["gpfl"]
     assert "from the best (gpfl_without_rewards, gpfl)" in summary["tables"][0]["note"]
     assert "GPFL's mean rank, the best, is indistinguishable from that of its control" in page
@@ -88,6 +103,54 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     cover = select(tidy, "coverage").loc["oort"].mean(axis=1)
     assert cover.min() == 1.0
     assert "selected 100 % of the clients" in page
+
+
+def test_pages_say_what_remains_after_corrections_and_without_some_federations(tidy):
+    page, more = read_page("README.md"), read_page("docs/results/leaderboard.md")
+    bytes_ = Budget("bytes", 0.5)
+    gains = mean_gains(tidy, bytes_)
+    p = correct(gains)
+    behind = [name for name, d in gains.items() if d.high < 0]
+    kept = sum(p[name] < 0.05 for name in behind)
+    assert f"is not ahead, and {kept} of the {len(behind)} are behind." in page
+    assert f"{len(behind)} are behind, {kept} of them after the correction." in more
+    federations = take_block(tidy, bytes_).federations
+    without = group_gains(tidy, bytes_, [one for one in federations if one != "spoken-digits"])
+    fashion = group_gains(tidy, bytes_, [one for one in federations if one.startswith("fashion")])
+    assert f"GPFL's lead is {100 * without['gpfl'].mean:.1f} points" in page
+    assert f"no longer shown ({in_points(without['shuffled_round_robin'])})" in page
+    assert f"GPFL's is not shown ({in_points(fashion['gpfl'])})" in page
+    assert f"clustered sampling's is {in_points(fashion['clustered_sampling'])}." in page
+    early = {key[1]: d for key, d in list_gains(tidy, Budget("bytes", 0.2)).items() if key[0] == "gpfl"}
+    still = sum(d.low > 0 and correct(early)[name] < 0.05 for name, d in early.items())
+    assert (
+        f"GPFL beats it on {sum(d.low > 0 for d in early.values())} ({still} after Holm's correction for 17)." in page
+    )
+    natural = group_gains(tidy, bytes_, [one for one in federations if not one.startswith("synthetic")])
+    for name in ("fed_entropy", "rpow_d", "k_vib", "filfl", "oort"):  # behind because of the synthetic ones alone
+        assert gains[name].high < 0 < natural[name].high
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "share", "told"),
+    [
+        ("gpfl_without_rewards", "uniform_small_first", 0.5, "are {} behind the control"),
+        ("uniform_small_first", "uniform", 0.2, "ahead of uniform by {}"),
+        ("hics_fl_half", "hics_fl", 0.5, "HiCS-FL is {points} better"),
+        ("uniform", "hics_fl_half", 0.5, "and {} behind uniform"),
+        ("fedcs_of_a_fifth", "fedcs", 0.5, "it gains {points}"),
+        ("uniform", "fedcs_of_a_fifth", 0.5, "is {} behind uniform"),
+        ("clustered_oracle", "clustered_sampling", 0.5, "({points})"),
+        ("clustered_sampling", "clustered_by_size", 0.5, "clusters by size are {} worse"),
+    ],
+)
+def test_the_page_says_how_variants_differ(every, first, second, share, told):
+    """On the federations that both were run on."""
+    wide = select(every, "accuracy", Budget("bytes", share).name)
+    common = [one for one in wide.loc[first].index if one in wide.loc[second].index and one != "spoken-digits"]
+    one, other = (np.mean([wide.loc[(name, where)].to_numpy() for where in common], axis=0) for name in (first, second))
+    found = difference(one, other)
+    assert told.format(in_points(found), points=in_points(found, " points")) in read_page("docs/results/leaderboard.md")
 
 
 def lead(tidy, budget, first, second):
