@@ -11,7 +11,7 @@ import fedjax_sel
 ROOT = Path(fedjax_sel.__file__).parent
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 LAYERS = (
-    ("pytree", "arrays", "catalog", "code", "mistakes", "cores"),
+    ("pytree", "arrays", "catalog", "code", "mistakes", "cores", "interrupts"),
     ("types", "protocols"),
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,

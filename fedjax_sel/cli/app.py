@@ -22,6 +22,7 @@ from rich.text import Text
 
 from fedjax_sel.catalog import add_pointer, list_notes
 from fedjax_sel.engine.disk import DiskFull
+from fedjax_sel.interrupts import note_interrupts
 
 main = typer.Typer(
     no_args_is_help=True,
@@ -61,6 +62,7 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
+    note_interrupts()
     os.environ["MPLBACKEND"] = "Agg"  # figures are written to files; a notebook's or a window's may not be there
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:

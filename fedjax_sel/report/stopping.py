@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.interrupts import raise_noted
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 GRACE = 2.0
@@ -50,6 +51,7 @@ def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
     Therefore a thread reads the signals as they come: it answers the first at once, and ends the program `GRACE`
     seconds after the second, if it is still running. The disk then holds what a killed program leaves.
     """
+    raise_noted()
     stopper, calls, (ours, theirs) = Stopper(), [], socket.socketpair()
 
     def handle(number: int, frame: Any) -> None:
