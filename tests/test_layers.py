@@ -124,6 +124,7 @@ def test_only_what_has_no_room_is_a_module_at_the_root():
         "catalog",
         "code",
         "mistakes",
+        "interrupts",
         "cores",
         "task",
     }

@@ -12,9 +12,8 @@ from pathlib import Path
 from fedjax_sel import config
 from fedjax_sel.data.cache import find_cache, find_folder
 from fedjax_sel.engine.disk import find_obstacle
-from fedjax_sel.report.environment import environment
+from fedjax_sel.report.environment import environment, explain_missing_device
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.runs.prepare import explain_missing_device
 
 EXTRAS = ("tensorboardX", "wandb", "mlflow", "trackio", "optuna", "safetensors", "datasets")
 """The packages that the extras install."""

@@ -47,6 +47,15 @@ def find_settings() -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value}
 
 
+def explain_missing_device(error: Exception) -> str:
+    """Returns what to do where JAX raises an error instead of finding the devices that `JAX_PLATFORMS` names."""
+    said = (str(error).splitlines() or [type(error).__name__])[0]
+    return (
+        f"JAX finds no device of JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')} ({said}); install the extra for "
+        "it (docs/how-to/accelerators.md), or unset the variable"
+    )
+
+
 def find_version(name: str) -> str | None:
     """Returns the version of a package; None: it is not installed."""
     try:

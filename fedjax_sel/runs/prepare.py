@@ -13,6 +13,7 @@ import jax
 from fedjax_sel.cores import count_cores
 from fedjax_sel.data.cache import find_cache
 from fedjax_sel.engine.disk import find_obstacle
+from fedjax_sel.report.environment import explain_missing_device
 
 
 def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
@@ -35,15 +36,6 @@ def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
         jax.devices()
     except (RuntimeError, AssertionError) as error:
         raise ValueError(explain_missing_device(error)) from error
-
-
-def explain_missing_device(error: Exception) -> str:
-    """Returns what to do where JAX raises an error instead of finding the devices that `JAX_PLATFORMS` names."""
-    said = (str(error).splitlines() or [type(error).__name__])[0]
-    return (
-        f"JAX finds no device of JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')} ({said}); install the extra for "
-        "it (docs/how-to/accelerators.md), or unset the variable"
-    )
 
 
 MOST_DEVICES = 64
