@@ -296,6 +296,7 @@ def test_what_was_left_in_cells_is_removed_where_no_process_has_locked_them(tmp_
     paths = [tmp_path / place for place in ("studies", "cells/done", "runs/other/figures", "cells/busy")]
     for path in paths:
         path.mkdir(parents=True)
+        (path.parent if path.name == "figures" else path).joinpath(".lock").touch()
         (path / ".metrics.parquet.x1.part").write_text("")
     with lock_folder(tmp_path / "cells" / "busy"):  # which removes its own, so it is put there again
         (paths[-1] / ".metrics.parquet.x1.part").write_text("")

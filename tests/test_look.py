@@ -245,22 +245,6 @@ def test_a_cache_that_cannot_be_written_is_told(monkeypatch, tmp_path):
         jax.config.update("jax_compilation_cache_dir", kept)
 
 
-def test_a_log_has_the_whole_name_of_a_run(monkeypatch):
-    from rich.console import Console
-
-    from fedjax_sel.report import progress
-
-    console = Console(file=io.StringIO(), force_terminal=False, width=80)
-    name = "digits-unequal, clustered_sampling"
-    history = History((0,), {"accuracy": np.ones((1, 4))}, np.zeros((1, 4, 1), int), 3)
-    with progress.show_progress(console, name, 8, announce=False) as bar:
-        bar.on_train_begin(history)
-        bar.after_central_iteration(history)  # a resumed round is reported again: no speed is known
-    last = console.file.getvalue()
-    assert name in last
-    assert "rounds/s" not in last
-
-
 def test_drawing_keeps_the_users_backend():
     drawing = ("report.figures", "report.sweep_figures", "leaderboard.figures")
     imports = ", ".join(f"fedjax_sel.{name}" for name in drawing)

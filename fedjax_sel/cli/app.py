@@ -57,12 +57,13 @@ def print_version(wanted: bool) -> None:
 
 @main.callback()
 def options(
+    context: typer.Context,
     show: Annotated[
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options before a command."""
-    note_interrupts()
+    context.call_on_close(note_interrupts())
     os.environ["MPLBACKEND"] = "Agg"  # figures are written to files; a notebook's or a window's may not be there
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:

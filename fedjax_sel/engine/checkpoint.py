@@ -329,8 +329,9 @@ def tell_difference(arrays: Mapping[str, np.ndarray]) -> str:
     here = jax.device_count()
     there = int(arrays.get(ABOUT + "devices", here))
     if there != here:
-        cure = f"; on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={there}"
+        cure = f" (on a CPU, set XLA_FLAGS=--xla_force_host_platform_device_count={there})"
         cure = cure if jax.default_backend() == "cpu" else ""
-        return f"of a run on {there} devices, and here are {here}; continue it on {there}{cure}"
+        number = f"{there} device{'s' if there > 1 else ''}"
+        return f"of a run on {number}, and not on {here}, perhaps of another run; continue it on {number}{cure}"
     told = "of another run (other data, seeds, strategies or parameters, or another mesh)"
     return f"{told}; continue it with what it was started with"

@@ -55,7 +55,8 @@ def init_distributed(coordinator: str | None = None, processes: int | None = Non
             coordinator, processes, process, heartbeat_timeout_seconds=HEARTBEAT, shutdown_timeout_seconds=HEARTBEAT
         )
     except (ValueError, RuntimeError) as error:
-        cure = "" if coordinator else "; JAX finds no cluster here: give --coordinator, --processes and --process"
+        alone = "coordinator_address should be defined" in str(error)
+        cure = "; JAX finds no cluster here: give --coordinator, --processes and --process" if alone else ""
         raise ValueError(f"the processes cannot be joined: {str(error).splitlines()[0].rstrip('.')}{cure}") from error
 
 

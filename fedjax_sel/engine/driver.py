@@ -109,6 +109,9 @@ def sweep(
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
     mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else None
+    if is_distributed() and mark_at is not None:
+        wait_for_all()
+        check_same_run(mark_at(program.first.rounds))
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
@@ -172,18 +175,14 @@ def run_rounds(
       recorder: writes the history.
       about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
-      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints, nor other
-        processes.
+      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints.
       began: when the run began, by `time.perf_counter`.
     """
     rounds, length = program.first.rounds, program.length
     first, spent, mark = 0, 0.0, ""
     history = recorder.write(about)
-    if mark_at is not None:
-        mark = mark_at(rounds)
-        wait_for_all()
-        check_same_run(mark)
     if how.checkpoints is not None and mark_at is not None:
+        mark = mark_at(rounds)
         point = restore_point(program, state, how.checkpoints, mark, mark_at)
         if point is not None:
             first, spent, state = point.round, point.seconds, point.state

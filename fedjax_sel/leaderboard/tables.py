@@ -76,7 +76,8 @@ def show_gain(gain: Difference | None, *, ended: bool = False, p: float | None =
     """
     if gain is None:
         return NONE
-    stars = "" if gain.low <= 0 <= gain.high else " *" if p is None or p >= LEVEL else " **"
+    apart = gain.low > 0 or gain.high < 0  # false if they are NaN
+    stars = "" if not apart else " **" if p is not None and p < LEVEL else " *"
     return f"{100 * gain.mean:+.1f} ± {100 * (gain.high - gain.low) / 2:.1f}{stars}{' †' if ended else ''}"
 
 
@@ -252,11 +253,16 @@ def tabulate_variants(tidy: pd.DataFrame) -> Table:
             if not {name, of, BASELINE} <= set(found.index):
                 continue
             common = [one for one in found[name] if one in found[of] and one in found[BASELINE]]
+            if not common:
+                continue
+            early = {who for who, where in find_ended(tidy, budget) if where in common}
             mine, its, base = (
                 np.mean([wide.loc[(which, one)].to_numpy() for one in common], axis=0) for which in (name, of, BASELINE)
             )
             apart = (difference(mine, base), difference(its, base), difference(mine, its))
-            rows.append((name, of, budget.name, str(len(common)), *map(show_gain, apart)))
+            marks = (name in early, of in early, bool({name, of} & early))
+            shown = [show_gain(gain, ended=ended) for gain, ended in zip(apart, marks, strict=True)]
+            rows.append((name, of, budget.name, str(len(common)), *shown))
     columns = (
         "variant",
         "of",
@@ -268,9 +274,10 @@ def tabulate_variants(tidy: pd.DataFrame) -> Table:
     )
     note = (
         "Accuracy in percentage points, averaged over the federations on which both finished, paired by seed, ± half "
-        "of the 95 % interval; * marks intervals that exclude 0, without correction. Variants are in no other table. "
-        "Runs of a name that ends in `half` have half of the rounds, so that a schedule over all rounds ends within "
-        "the budget; at a fifth it does not."
+        "of the 95 % interval; * marks intervals that exclude 0, without correction. Variants are in no other table of "
+        "gains. Runs of a name that ends in `half` have half of the rounds, so that a schedule over all rounds ends within "
+        "the budget; at a fifth it does not. "
+        f"{ENDED}"
     )
     return Table("Variants and controls, not ranked", columns, tuple(rows), note)
 

@@ -50,9 +50,12 @@ def find_settings() -> dict[str, str]:
 def explain_missing_device(error: Exception) -> str:
     """Returns what to do where JAX raises an error instead of finding the devices that `JAX_PLATFORMS` names."""
     said = (str(error).splitlines() or [type(error).__name__])[0]
+    asked = os.environ.get("JAX_PLATFORMS")
+    if not asked:
+        return f"JAX cannot start its devices ({said.rstrip('.')}); to run on the CPU, set JAX_PLATFORMS=cpu"
     return (
-        f"JAX finds no device of JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')} ({said}); install the extra for "
-        "it (docs/how-to/accelerators.md), or unset the variable"
+        f"JAX finds no device of JAX_PLATFORMS={asked} ({said.rstrip('.')}); install the extra for it "
+        "(docs/how-to/accelerators.md), or unset the variable"
     )
 
 

@@ -133,16 +133,14 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
       rounds: `T`.
       announce: whether to print device, memory and layout first.
     """
-    moves = console.is_terminal or console.is_jupyter  # a log has no width to which a name must be cut
-    name = Column(ratio=1, no_wrap=True, overflow="ellipsis") if moves else Column(no_wrap=True, min_width=len(label))
     columns = (
-        TextColumn("{task.description}", table_column=name),
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),
         News(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, expand=moves) as bars:
+    with Progress(*columns, console=console, expand=True) as bars:
         task = bars.add_task(label, total=rounds, news="", since=None)
         try:
             yield Bar(bars, task, announce=announce, rounds=rounds)

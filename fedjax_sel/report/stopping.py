@@ -24,7 +24,7 @@ class StoppedAtOnce(KeyboardInterrupt):
     """Raised by the second signal; `signal` is the number of the first."""
 
     def __init__(self, signal: int):
-        super().__init__()
+        super().__init__(signal)
         self.signal = signal
 
 

@@ -37,22 +37,27 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         except Timeout as error:
             raise FolderError(f"{folder} is used by another process; wait for it, or give another folder") from error
     try:
-        for left in find_parts(folder):
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)  # Orbax writes folders
+        remove_parts(folder)
         yield
     finally:
         lock.release()
 
 
-def find_parts(folder: Path) -> list[Path]:
-    """Returns the partial files in a locked folder and in those of its folders that no process has locked."""
-    found = [*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}"), *folder.glob(f"studies/.*{PART}")]
-    for part in (*folder.glob(f"*/*/.*{PART}"), *folder.glob(f"*/*/figures/.*{PART}")):  # cells, a sweep's runs
-        owner = part.parent.parent if part.parent.name == "figures" else part.parent
-        lock = FileLock(owner / LOCK, blocking=False)
-        with suppress(Timeout), lock:
-            found.append(part)
-    return found
+def remove_parts(folder: Path) -> None:
+    """Removes partial files from a locked folder, and from those of its cells or runs that no process has locked."""
+    remove(*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}"), *folder.glob(f"studies/.*{PART}"))
+    for name in ("cells", "runs"):  # of a reproduction or a leaderboard, and of a sweep
+        for lock in folder.glob(f"{name}/*/{LOCK}"):
+            parts = [*lock.parent.glob(f".*{PART}"), *lock.parent.glob(f"figures/.*{PART}")]
+            if parts:
+                with suppress(Timeout, OSError), FileLock(lock, blocking=False):
+                    remove(*parts)
+
+
+def remove(*paths: Path) -> None:
+    """Removes files, and folders, which Orbax writes."""
+    for path in paths:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 class FolderLock:

@@ -77,18 +77,20 @@ def let_devices_wait(seconds: int = PATIENCE) -> None:
 
 
 def keep_compiled_programs() -> None:
-    """Lets XLA cache compiled programs on disk; warns, and does nothing, if the folder cannot be written."""
+    """Lets XLA cache compiled programs on disk; warns if the folder cannot be written, which may hold some to read."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     place = find_cache() / "xla"
     if obstacle := find_obstacle(place):
         warn(
-            f"compiled programs are not kept: {place} cannot be written ({obstacle}); set FEDJAX_SEL_CACHE to a folder "
-            "elsewhere, or give --no-cache",
+            f"new compiled programs are not kept: {place} cannot be written ({obstacle}); set FEDJAX_SEL_CACHE to a "
+            "folder elsewhere, or give --no-cache",
             stacklevel=3,
         )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
         return
-    place.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(place))
     # This includes the small programs before round 0, which together take seconds.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
