@@ -121,15 +121,23 @@ def test_gradients_of_parameters_of_half_precision_are_added_up_in_single_precis
     np.testing.assert_allclose(found, measure(whole), rtol=0.05)
 
 
-@pytest.mark.parametrize("layout", [Layout(), Layout(clients=4, examples=5)], ids=["flat", "in blocks"])
-def test_an_empty_candidate_slot_has_the_value_0(blobs, layout):
-    data = Federation(blobs, partition.Unequal(clients=6, spread=1.5)).draw(0)
-    task = Task(LogisticRegression())
-    variables = task.init(jax.random.key(0), data)
-    candidates = jnp.array([0, 2, -1], jnp.int32)
-    found = measure_candidates({"loss": signals.Loss()}, task, variables, data, candidates, layout)["loss"]
-    assert found[2] == 0
-    assert (found[:2] > 0).all()
+@pytest.mark.parametrize(("rule", "flat"), [(partition.Iid(6), True), (partition.Unequal(6, spread=2.0), False)])
+def test_an_empty_candidate_slot_has_the_value_0(blobs, rule, flat):
+    task, data = (
+        Task.on(LogisticRegression(classes=3), blobs),
+        jax.tree.map(jnp.asarray, Federation(blobs, rule).draw(0)),
+    )
+    layout, candidates = Layout(), jnp.array([0, 2, -1], jnp.int32)
+    assert (layout.size_of_blocks(data.longest, len(data.order) / 6) == data.longest) == flat
+    like = task.init(jax.random.key(0), blobs.x)
+    stacked = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(0), (2, *leaf.shape)), like)
+
+    def one(variables):
+        return measure_candidates({"loss": signals.Loss()}, task, variables, data, candidates, layout)
+
+    found = np.asarray(over_seeds(layout, one, stacked)["loss"])
+    assert (found[:, 2] == 0).all()
+    assert (found[:, :2] > 0).all()
 
 
 def test_a_loss_derived_from_cross_entropy_is_measured_as_itself():
@@ -137,6 +145,6 @@ def test_a_loss_derived_from_cross_entropy_is_measured_as_itself():
         def __call__(self, outputs, targets):
             return 100 * super().__call__(outputs, targets)
 
-    task = Task(LogisticRegression(), loss=Hundredfold())
+    task = Task(LogisticRegression(classes=2), loss=Hundredfold())
     measured = signals.Loss().of_task(task).measure(jnp.zeros((1, 2)), jnp.zeros(1, int))
     np.testing.assert_allclose(measured, 100 * np.log(2), rtol=1e-6)
