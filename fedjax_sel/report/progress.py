@@ -63,7 +63,7 @@ class Bar:
             self._progress.console.print(
                 f"device: {about['device']}\nlayout: {about['layout']}\n{history.num_clients} clients, cohorts of "
                 f"{about['cohort_size']}, {format_count(seeds, 'seed')} · {about['parameters']:,} parameters"
-                + (f" · estimated memory of a device: {format_bytes(about['memory'])}" if "memory" in about else "")
+                + (f" · about {format_bytes(about['memory'])} on each device, estimated" if "memory" in about else "")
                 + (f"\nexamples: {about['examples_on']}" if "examples_on" in about else ""),
                 highlight=False,
                 soft_wrap=True,
