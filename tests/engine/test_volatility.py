@@ -150,5 +150,5 @@ class NeverBack(Always):
 
 
 def test_a_class_derived_from_always_says_itself_who_comes_back():
-    history = simulate(experiment(ByCalendar(), NeverBack()), clients(), seeds=1)
-    np.testing.assert_allclose(history.variables["params"], 0)
+    with pytest.warns(UserWarning, match="no update came back in any round"):
+        simulate(experiment(ByCalendar(), NeverBack()), clients(), seeds=1)
