@@ -14,6 +14,9 @@ import pandas as pd
 
 from fedjax_sel.types import Variables
 
+FAULT = "fault_"
+"""The prefix of metrics that count faults; a history without faults of a kind does not have its metric."""
+
 TOTALS = {
     "bytes": ("bytes_down", "bytes_up", "selection_bytes_down", "selection_bytes_up"),
     "flops": ("client_flops", "selection_flops"),
@@ -213,10 +216,6 @@ def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None)
         },
         **{name: concatenate([getattr(part, name) for part in parts]) for name in whole},
     )
-
-
-FAULT = "fault_"
-"""The prefix of metrics that count faults; a history without faults of a kind does not have its metric."""
 
 
 def add_faults(parts: Sequence[History]) -> list[History]:

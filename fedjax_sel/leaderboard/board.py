@@ -137,7 +137,7 @@ def run_cells(
     """
     cells: list[Cell] = []
     facts: dict[str, Facts] = {}
-    total = len(federations) * sum(2 if scale.tuned and not one.of else 1 for one in selectors)
+    total = len(federations) * sum(2 if scale.tuned and not one.varies else 1 for one in selectors)
     announced = False
     for family, entries in group_by_family(federations).items():
         compiled = run_chunk.programs
@@ -155,7 +155,7 @@ def run_cells(
                 if cell.status != FINISHED and entry.name not in bench.left_out:
                     tell(cell, console)
                 watch.take(cell, entry, selector, bench)
-                if trial is not None and cell.status == FINISHED and not selector.of:
+                if trial is not None and cell.status == FINISHED and not selector.varies:
                     cells.append(tune(entry, selector, trial, bench, out, console))
         programs = run_chunk.programs - compiled
         console.print(f"{family}: {len(cells)} of {total} cells, {programs} programs", highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 BASELINE = "uniform"
@@ -31,7 +31,7 @@ class Competitor:
       grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: it has none.
       rate: factor on the federation's learning rate.
       alias: its name in tables; "": `name`.
-      of: the selector of which it is a variant; "": it is none, and is ranked.
+      varies: the selector of which it is a variant; "": it is none, and is ranked.
       horizon: the share of the scale's rounds that its runs have.
     """
 
@@ -43,7 +43,7 @@ class Competitor:
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     rate: float = 1.0
     alias: str = ""
-    of: str = ""
+    varies: str = ""
     horizon: float = 1.0
 
     @property
@@ -124,17 +124,15 @@ SELECTORS: dict[str, Competitor] = {one.label: one for one in list_competitors()
 
 def list_variants() -> list[Competitor]:
     """Returns controls and other settings of the leaderboard's selectors, which are compared with them, not ranked."""
-    halved = {
-        f"{name}_half": Competitor(**{**vars(SELECTORS[name]), "alias": f"{name}_half", "of": name, "horizon": 0.5})
-        for name in ("adapow_d", "hics_fl", "k_vib", "tifl")  # their schedules depend on the number of rounds
-    }
     small = "fedjax_sel.leaderboard.controls:SmallCohortsFirst"
+    clusters = replace(SELECTORS["clustered_sampling"], varies="clustered_sampling")
+    by_rounds = ("adapow_d", "hics_fl", "k_vib", "tifl")  # their schedules depend on the number of rounds
     return [
-        Competitor(small, alias="uniform_small_first", of="gpfl_without_rewards"),
-        Competitor("clustered_sampling", CLIENT, {"by": "size"}, alias="clustered_by_size", of="clustered_sampling"),
-        Competitor("clustered_sampling", CLIENT, {"by": "oracle"}, alias="clustered_oracle", of="clustered_sampling"),
-        Competitor("fedcs", settings={"fraction": 0.2}, alias="fedcs_of_a_fifth", of="fedcs"),
-        *halved.values(),
+        Competitor(small, alias="uniform_small_first", varies="gpfl_without_rewards"),
+        replace(clusters, settings={"by": "size"}, alias="clustered_by_size"),
+        replace(clusters, settings={"by": "oracle"}, alias="clustered_oracle"),
+        replace(SELECTORS["fedcs"], settings={"fraction": 0.2}, alias="fedcs_of_a_fifth", varies="fedcs"),
+        *(replace(SELECTORS[name], alias=f"{name}_half", varies=name, horizon=0.5) for name in by_rounds),
     ]
 
 

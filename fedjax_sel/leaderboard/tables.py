@@ -246,7 +246,7 @@ def tabulate_groups(tidy: pd.DataFrame) -> Table:
 def tabulate_variants(tidy: pd.DataFrame) -> Table:
     """Returns the variants' gains over the baseline, and over the selector that they vary, at equal bytes."""
     rows = []
-    for name, of in ((one.label, one.of) for one in VARIANTS.values()):
+    for name, of in ((one.label, one.varies) for one in VARIANTS.values()):
         for budget in (PRIMARY, Budget(PRIMARY.kind, 0.2)):
             wide = select(tidy, ACCURACY, budget.name)
             found = wide.index.to_frame(index=False).groupby("selector")["federation"].agg(list)
@@ -265,7 +265,7 @@ def tabulate_variants(tidy: pd.DataFrame) -> Table:
             rows.append((name, of, budget.name, str(len(common)), *shown))
     columns = (
         "variant",
-        "of",
+        "varies",
         "budget",
         "federations",
         "over uniform",
