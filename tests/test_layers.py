@@ -12,7 +12,7 @@ ROOT = Path(fedjax_sel.__file__).parent
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 LAYERS = (
     ("pytree", "arrays", "catalog", "code", "mistakes", "cores", "interrupts"),
-    ("types", "protocols"),
+    ("types", "protocols", "collectives"),
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
     ("engine",),
@@ -121,6 +121,7 @@ def test_only_what_has_no_room_is_a_module_at_the_root():
         "arrays",
         "types",
         "protocols",
+        "collectives",
         "catalog",
         "code",
         "mistakes",

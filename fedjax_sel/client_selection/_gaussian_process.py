@@ -2,6 +2,9 @@
 
 `X` has few rows, so nothing here needs an N x N matrix: with `A = XXᵀ + σ²I` and `Σ = XᵀX + σ²I`, the matrix inversion
 lemma gives `XΣ⁻¹ = A⁻¹X` and `Σ⁻¹r = (r - XᵀA⁻¹Xr) / σ²`.
+
+Every device of a mesh selects; here, those that share the clients also share the columns of `X`, where there are many.
+Then each holds `n` of the `N` columns, and they exchange sums over clients and the best of their clients.
 """
 
 from __future__ import annotations
@@ -13,13 +16,27 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.collectives import CLIENTS, count_devices, find_best, gather, share
 from fedjax_sel.pytree import Scalar
 
 BLOCK = 16_384
 """Clients in a block. A CPU copies what it multiplies, beyond 32 MiB into memory that is new each time."""
 
+MANY = 65_536
+"""Beyond so many clients, they are divided among devices: each choice waits for two messages of 10 to 50 µs."""
 
-def multiply_rows(rows: Float[Array, "R N"], k: int) -> Float[Array, "k R"]:
+
+def count_parts(n: int) -> int:
+    """Returns the number of devices among which `n` clients are divided."""
+    return count_devices() if n > MANY else 1
+
+
+def add_parts(total: Array, parts: int) -> Array:
+    """Returns the sum of what the devices have."""
+    return total if parts == 1 else jax.lax.psum(total, CLIENTS)
+
+
+def multiply_rows(rows: Float[Array, "R n"], k: int) -> Float[Array, "k R"]:
     """Returns the products of the first `k` rows with all rows, as a sum over blocks of clients."""
     whole = rows.shape[1] // BLOCK
     rest = rows[:, whole * BLOCK :]
@@ -31,16 +48,19 @@ def multiply_rows(rows: Float[Array, "R N"], k: int) -> Float[Array, "k R"]:
     return jax.lax.fori_loop(0, whole, add, rest[:k] @ rest.T) if whole else rest[:k] @ rest.T
 
 
-def gradient(rows: Float[Array, "R N"], noise: Scalar, weight: Float[Array, "H"]) -> Float[Array, "K N"]:
+def gradient(
+    rows: Float[Array, "R n"], noise: Scalar, weight: Float[Array, "H"], parts: int = 1
+) -> Float[Array, "K n"]:
     """Returns `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`, the gradient w.r.t. `X` of the draws' weighted log density.
 
     Args:
       rows: `X`, and below it `R`, one draw per row, minus the mean: one product with both is faster than two.
       noise: `σ`.
       weight: `w`.
+      parts: devices that share the clients.
     """
     k = len(rows) - len(weight)
-    product = multiply_rows(rows, k)
+    product = add_parts(multiply_rows(rows, k), parts)
     chol = jnp.linalg.cholesky(product[:, :k] + noise**2 * jnp.eye(k))
     solved = functools.partial(jax.scipy.linalg.cho_solve, (chol, True))
     z, inverse = solved(product[:, k:]), solved(jnp.eye(k))  # K columns: solving for N takes longer
@@ -66,15 +86,20 @@ def fit(
       steps: steps of Adam.
       learning_rate: of Adam.
     """
+    k, n = factor.shape
+    parts = count_parts(n)
+    if parts > 1:
+        factor, changes = share((factor, changes), parts, axis=1)
     mean = weight @ changes / jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
     optimizer, rows = optax.adam(learning_rate), jnp.concatenate([factor, changes - mean[None]])
 
     def step(_, carry):
         rows, moments = carry
-        change, moments = optimizer.update(-gradient(rows, noise, weight), moments)
-        return rows.at[: len(factor)].add(change), moments
+        change, moments = optimizer.update(-gradient(rows, noise, weight, parts), moments)
+        return rows.at[:k].add(change), moments
 
-    return jax.lax.fori_loop(0, steps, step, (rows, optimizer.init(factor)))[0][: len(factor)]
+    fitted = jax.lax.fori_loop(0, steps, step, (rows, optimizer.init(factor)))[0][:k]
+    return fitted if parts == 1 else gather(fitted, n, axis=1)
 
 
 def greedy(
@@ -102,7 +127,11 @@ def greedy(
     Returns:
       The clients, and the score of each when it was chosen; `-inf` where no client was left.
     """
-    n = factor.shape[1]
+    parts = count_parts(factor.shape[1])
+    client = jnp.arange(factor.shape[1])
+    if parts > 1:
+        factor = share(factor, parts, axis=1)
+        weight, discount, available, client = share((weight, discount, available, client), parts)
 
     def choose(j, carry):
         diagonal, sums, core, varies, chosen, scores = carry
@@ -112,21 +141,22 @@ def greedy(
             jnp.where(sure, discount * sums / jnp.sqrt(jnp.where(sure, diagonal, 1.0)), 0.0),
             -jnp.inf,
         )
-        k = jnp.argmax(score)
-        is_k, towards = jnp.arange(n) == k, core @ factor[:, k]
-        scale = 1 / jnp.sqrt(jnp.where(sure[k], diagonal[k], jnp.inf))
+        at = jnp.argmax(score)
+        best = score[at], client[at], factor[:, at], jnp.where(sure[at], diagonal[at], jnp.inf)
+        top, k, x, variance = best if parts == 1 else find_best(best)
+        is_k, towards, scale = client == k, core @ x, 1 / jnp.sqrt(variance)
         column = jnp.where(varies, towards @ factor + noise**2 * is_k, 0.0) * scale
         return (
             diagonal - column**2,
-            sums - column * (weight @ column),
+            sums - column * add_parts(weight @ column, parts),
             core - jnp.outer(towards, towards) * scale**2,
             varies & ~is_k,
             chosen.at[j].set(k),
-            scores.at[j].set(score[k]),
+            scores.at[j].set(top),
         )
 
     start = (factor**2).sum(0) + noise**2
-    sums = (factor @ weight) @ factor + noise**2 * weight
-    nobody = jnp.eye(factor.shape[0]), jnp.ones(n, bool), jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
+    sums = add_parts(factor @ weight, parts) @ factor + noise**2 * weight
+    nobody = jnp.eye(factor.shape[0]), jnp.ones_like(available), jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
     *_, chosen, scores = jax.lax.fori_loop(0, m, choose, (start, sums, *nobody))
     return chosen, scores

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import see
+from fedjax_sel.collectives import CLIENTS
 from fedjax_sel.config.marks import CODE, MARKS
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.layout import SEEDS, Layout
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import check_name, see
+from fedjax_sel.collectives import CLIENTS
 from fedjax_sel.config import callbacks, marks, own
 from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints, list_parameters, split_component
 from fedjax_sel.config.components import KINDS, SYNTHETIC, complete_marked, list_source_parameters
@@ -19,7 +20,6 @@ from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate
 from fedjax_sel.config.task import resolve_task
 from fedjax_sel.data import sources
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.execution import PLACES
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import SEEDS, Layout

@@ -13,8 +13,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.arrays import take
+from fedjax_sel.collectives import CLIENTS, exchange, gather, share
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.collectives import CLIENTS, exchange, gather, share
 from fedjax_sel.pytree import is_whole, to_plain
 from fedjax_sel.types import Update, Variables
 

@@ -157,6 +157,59 @@ def test_more_clients_than_the_factor_has_rows_are_still_chosen_once_each():
     assert np.isfinite(score).all()
 
 
+def on_two_devices(f):
+    """`f`, compiled for two devices that share the clients."""
+    everywhere = jax.sharding.PartitionSpec()
+    mesh = fs.Layout(mesh=(1, 2)).devices()
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False))
+
+
+@pytest.mark.parametrize("n", [17, 40])
+def test_a_fit_divided_between_devices_is_that_of_the_dense_formula(n, monkeypatch):
+    monkeypatch.setattr(_gaussian_process, "MANY", 16)
+    monkeypatch.setattr(_gaussian_process, "BLOCK", 8)
+    factor, _, changes = instance(3, 3, n, draws=9)
+    weight = np.where(np.arange(9) < 6, 0.9 ** np.arange(9), 0.0)
+    run = on_two_devices(lambda factor, changes, weight: fit(factor, 0.3, changes, weight, jnp.int32(30), 0.02))
+    args = single(factor, changes, weight)
+    np.testing.assert_allclose(run(*args), adam(factor, 0.3, changes, weight, 30, 0.02), atol=2e-3)
+    text = run.lower(*args).compile().as_text()
+    assert text.count(" all-reduce(") == text.count(" all-gather(") == 1, "a sum a step, and X at the end"
+
+
+def test_a_choice_divided_between_devices_is_the_same(monkeypatch):
+    """With clients of equal scores on both devices, and fewer available than are to be chosen."""
+    rng, n, m, empty = np.random.default_rng(6), 13, 5, 0
+    undivided = jax.jit(greedy, static_argnums=(1, 5))
+    monkeypatch.setattr(_gaussian_process, "MANY", 4)
+    choose = on_two_devices(lambda *args: greedy(args[0], 0.1, *args[1:], m))
+    for seed in range(50):
+        factor, _, _ = instance(seed, 6, n)
+        p, alpha, available = rng.dirichlet(np.ones(n)), 0.7 ** rng.integers(0, 4, n), rng.random(n) < 0.5
+        for of_client in (factor.T, p, alpha):
+            of_client[8] = of_client[3]
+        args = *single(factor, p, alpha), jnp.asarray(available)
+        client, score = choose(*args)
+        expected = undivided(args[0], 0.1, *args[1:], m)
+        np.testing.assert_array_equal(client, expected[0])
+        np.testing.assert_allclose(score, expected[1], rtol=1e-5, atol=1e-6)
+        empty += int(np.isinf(score).any())
+    assert 3 < empty < 47
+
+
+def test_a_run_with_divided_clients_is_the_same(monkeypatch):
+    digits = fs.load("digits")
+    federation = fs.Federation(digits, fs.partition.Dirichlet(clients=9, alpha=0.5))
+    task = fs.Task.on(fs.models.LogisticRegression(classes=10), digits)
+    selector = FedCor(warm_up=2, interval=2, dimension=4, first_steps=20, steps=5)
+    experiment = fs.Experiment(task, client_selection=selector, cohort_size=3, rounds=6)
+    one = fs.simulate(experiment, federation, seeds=2)
+    monkeypatch.setattr(_gaussian_process, "MANY", 4)
+    two = fs.simulate(experiment, federation, seeds=2, mesh=(1, 2))
+    np.testing.assert_array_equal(two.selections, one.selections)
+    np.testing.assert_allclose(two["loss"], one["loss"], rtol=5e-4)
+
+
 def known(change, available):
     """A client that was not asked, now or in the round before, changes as the mean of the others; None: nobody was."""
     there = available & np.isfinite(change)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Layout, simulate
+from fedjax_sel.collectives import exchange, share
 from fedjax_sel.config import build, resolve
 from fedjax_sel.engine import scan
 from fedjax_sel.engine.autolayout import divide_cores
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.collectives import exchange, share
 from fedjax_sel.engine.scan import run_chunk
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 

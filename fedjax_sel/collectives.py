@@ -1,4 +1,4 @@
-"""Communication, inside a compiled program, between the mesh devices that share a cohort's clients."""
+"""Communication, inside a compiled program, between the mesh devices that share the clients."""
 
 from __future__ import annotations
 
@@ -14,20 +14,40 @@ CLIENTS = "clients"
 """The mesh axis of these devices."""
 
 
-def share(part: Any, among: int) -> Any:
-    """Returns this device's part of a leading axis that is divided among the clients' devices, padded with zeros."""
+def count_devices() -> int:
+    """Returns the number of devices that share the clients; 1 in a program that is not divided."""
+    try:
+        return jax.lax.axis_size(CLIENTS)
+    except NameError:  # no such axis
+        return 1
+
+
+def share(whole: Any, among: int, axis: int = 0) -> Any:
+    """Returns this device's part of an axis that is divided among the clients' devices, padded with zeros."""
 
     def mine(leaf):
-        size = -(-leaf.shape[0] // among)
-        filled = jnp.concatenate([leaf, jnp.zeros((among * size - leaf.shape[0], *leaf.shape[1:]), leaf.dtype)])
-        return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(CLIENTS) * size, size)
+        size = -(-leaf.shape[axis] // among)
+        padding = [(0, (among * size - leaf.shape[axis]) * (place == axis), 0) for place in range(leaf.ndim)]
+        filled = jax.lax.pad(leaf, jnp.zeros((), leaf.dtype), padding)
+        return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(CLIENTS) * size, size, axis)
 
-    return jax.tree.map(mine, part)
+    return jax.tree.map(mine, whole)
 
 
-def gather(part: Any, length: int) -> Any:
+def gather(part: Any, length: int, axis: int = 0) -> Any:
     """Concatenates the parts of all clients' devices, without their padding."""
-    return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
+
+    def all_of(leaf):
+        together = jax.lax.all_gather(leaf, CLIENTS, axis=axis, tiled=True)
+        return jax.lax.slice_in_dim(together, 0, length, axis=axis)
+
+    return jax.tree.map(all_of, part)
+
+
+def find_best(mine: tuple) -> tuple:
+    """Returns, of what each of the clients' devices has, that with the largest first entry; the first of equals."""
+    of_all = jax.lax.all_gather(mine, CLIENTS)
+    return jax.tree.map(lambda leaf: leaf[jnp.argmax(of_all[0])], of_all)
 
 
 def exchange(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
