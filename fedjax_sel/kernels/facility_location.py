@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.types import PRNGKey
 
 ROUNDING = 1e-6
-"""A swap that lowers a cost by a smaller fraction is rounding."""
+"""Costs that differ by a smaller fraction are tied: rounding, in which layouts of a run differ, decides nothing."""
 
 
 def pairwise_distances(point: Float[Array, "N k"]) -> Float[Array, "N N"]:
@@ -59,7 +59,7 @@ def locate_in_groups(
 
     In every group, facilities are chosen one after the other to lower `Σ_i min_{j ∈ S} D_ij` over its served points;
     all groups take their steps together. The greedy set achieves at least `1 - 1/e` of the best set's cost reduction.
-    Costs that are equal in float32 are tied, and ties are broken at random. A point whose distance from itself is NaN
+    Ties (`ROUNDING`) are broken at random. A point whose distance from itself is NaN
     is neither a facility nor served.
 
     Args:
@@ -89,7 +89,7 @@ def locate_in_groups(
             tried = left & jnp.zeros(n, bool).at[jax.lax.top_k(noise, examined)[1]].set(True)
         cost = jnp.where(counts, jnp.minimum(nearest[:, None], distance), 0.0).sum(0)
         cost = jnp.where(tried, cost, jnp.inf)
-        tied = tried & (cost == jax.ops.segment_min(cost, group, groups)[group])
+        tied = tried & (cost <= (1 + ROUNDING) * jax.ops.segment_min(cost, group, groups)[group])
         noise = jnp.where(tied, jax.random.uniform(key_tie, (n,)), -1.0)
         best = tied & (noise == jax.ops.segment_max(noise, group, groups)[group])
         first = jax.ops.segment_min(jnp.where(best, place, n), group, groups)[group]  # of each point's group; n: none
@@ -116,7 +116,7 @@ def swap_medoids(
     """Returns facilities such that no exchange of one for another served point of its group lowers the cost.
 
     The cost of a group is `Σ_i min_{j ∈ S} D_ij` over its served points. In every pass, each group makes its best
-    exchange, until no group has one that helps, or after as many passes as there are points.
+    exchange (of ties, the first), until no group has one that helps, or after as many passes as there are points.
 
     Args:
       distance: `D`.
@@ -154,9 +154,10 @@ def swap_medoids(
         change, cost = measure(facility)
         least = jax.ops.segment_min(change.min(1), group, groups)
         better = least < -ROUNDING * cost
-        out = (change.min(1) == least[group]) & better[group] & facility
+        best = change <= (least + ROUNDING * cost)[group][:, None]
+        out = best.any(1) & better[group] & facility
         out = place == jax.ops.segment_min(jnp.where(out, place, n), group, groups)[group]
-        taken = jnp.zeros(n, bool).at[jnp.where(out, change.argmin(1), n)].set(True, mode="drop")
+        taken = jnp.zeros(n, bool).at[jnp.where(out, best.argmax(1), n)].set(True, mode="drop")
         return (facility & ~out) | taken, passes + 1, better.any()
 
     start = facility, jnp.int32(0), jnp.array(True)

@@ -91,3 +91,27 @@ def test_equal_points_are_each_their_own_cluster_and_equal_choices_are_settled_a
     assert count_clusters(d, everyone, one, everyone).tolist() == [1] * 6
     locate = jax.jit(jax.vmap(lambda key: locate_facilities(key, d, everyone, 1)[0][0]))
     assert set(locate(jax.random.split(KEY, 60)).tolist()) == set(range(6))
+
+
+def test_rounding_settles_no_tie():
+    """Either of two points that are nearest to each other represents both for the same cost."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(12, 3)), 2, axis=0) * 10
+    x[::2] += rng.normal(size=(12, 3))
+    d, group, everyone = distances(x.astype(np.float32)), jnp.asarray(np.arange(24) // 8), jnp.ones(24, bool)
+
+    def choose(key, d):
+        step = locate_in_groups(key, d, group, everyone, everyone, jnp.array([4, 4, 4]))
+        arbitrary = jnp.arange(24) % 8 < 3  # two of the first pair: exchanges improve it
+        return step, swap_medoids(d, arbitrary, group, everyone, 3)
+
+    choose, drawn = jax.jit(choose), set()
+    for seed in range(20):
+        step, medoid = choose(jax.random.key(seed), d)
+        assert [(np.asarray(step)[pair : pair + 2] >= 0).sum() for pair in range(0, 24, 2)] == [1] * 12
+        drawn.add(tuple(np.asarray(step) >= 0))
+        off = d * (1 + 2e-7 * rng.normal(size=d.shape)).astype(np.float32)
+        again = choose(jax.random.key(seed), off)
+        np.testing.assert_array_equal(again[0], step)
+        np.testing.assert_array_equal(again[1], medoid)
+    assert len(drawn) > 10
