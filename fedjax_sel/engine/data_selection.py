@@ -22,7 +22,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_client_signals, measure_examples, measure_server, split_signals
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import count_affordable, restrict
+from fedjax_sel.engine.timing import count_affordable
 from fedjax_sel.protocols import Signal, overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn, Variables
@@ -162,25 +162,19 @@ def set_deadline(
 
 
 def merge_reports(
-    experiment: Experiment,
-    key: PRNGKey,
-    state: RoundState,
-    ctx: Context,
-    cohort: Cohort,
-    report: Any,
-    returned: Bool[Array, "m"],
+    experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, back: Cohort, report: Any
 ) -> StrategyState:
-    """Returns the data selector's server state after a round, from the reports of the members that returned."""
+    """Returns the data selector's server state after a round, from the reports of the members that returned.
+
+    Args:
+      experiment, state, ctx: of the round.
+      key: for the merge.
+      back: the cohort, its mask that of the members that returned.
+      report: of each member, with a leading `m`.
+    """
     selector = experiment.data_selection
     if not overrides(selector, "merge"):
         return state.data_server
-    merged = selector.merge(key, state.data_server, ctx, restrict(cohort, returned), report)
+    merged = selector.merge(key, state.data_server, ctx, back, report)
     check_state(selector, state.data_server, merged, "merge")
     return merged
-
-
-def keep_data_states(state: RoundState, after: StrategyState, cohort: Cohort, returned: Any) -> StrategyState:
-    """Returns the data selector's state of every client, updated for the members that returned."""
-    n = max((leaf.shape[0] for leaf in jax.tree.leaves(state.data_selection)), default=0)
-    where = jnp.where(returned, cohort.client, n)
-    return jax.tree.map(lambda old, new: old.at[where].set(new, mode="drop"), state.data_selection, after)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.experiment import Experiment
@@ -36,24 +36,6 @@ def own_variables(variables: Variables, personal: Variables, client: Int[Array, 
     if not jax.tree.leaves(personal):
         return variables
     return merge_trees(variables, jax.tree.map(lambda leaf: leaf[client], personal))
-
-
-def keep_personal(
-    personal: Variables, client: Int[Array, "m"], returned: Bool[Array, "m"], trained: Variables
-) -> Variables:
-    """Returns every client's personal parts, updated for the members that returned.
-
-    Args:
-      personal: personal parts before the round, with a leading `N`.
-      client: clients of the cohort.
-      returned: which members trained and returned.
-      trained: personal parts of each member after training, with a leading `m`.
-    """
-
-    def put(old: Array, new: Array) -> Array:
-        return old.at[jnp.where(returned, client, old.shape[0])].set(new, mode="drop")
-
-    return jax.tree.map(put, personal, trained)
 
 
 def own_model(

@@ -20,7 +20,7 @@ from fedjax_sel.engine.contract import (
     check_state,
     merge_duplicates,
 )
-from fedjax_sel.engine.data_selection import keep_data_states, merge_reports
+from fedjax_sel.engine.data_selection import merge_reports
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import (
@@ -35,11 +35,10 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
-from fedjax_sel.engine.personal import keep_personal
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
-from fedjax_sel.engine.state import RoundRecord, RoundState, Values, pack_faults
-from fedjax_sel.engine.timing import expect_turns
+from fedjax_sel.engine.state import RoundRecord, RoundState, Values, keep_returned, pack_faults
+from fedjax_sel.engine.timing import expect_turns, restrict
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
 from fedjax_sel.protocols import overrides
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState, Updates, Variables
@@ -60,17 +59,16 @@ def round_step(
     variables, aggregation = aggregate(experiment, state, trained)  # and how updates are merged
     signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
-    personal = keep_personal(state.personal, cohort.client, trained.work.returned, trained.personal)
+    back = restrict(cohort, trained.work.returned)
+    personal = keep_returned(state.personal, back, trained.personal)
     quality = evaluate(experiment, data, seed, variables, personal, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
     chosen = trained.chosen
     new = RoundState(
         variables=variables,
         client_selection=learnt,
-        data_selection=keep_data_states(state, chosen.state, cohort, trained.work.returned),
-        data_server=merge_reports(
-            experiment, key(Purpose.DATA_MERGE), state, ctx, cohort, chosen.report, trained.work.returned
-        ),
+        data_selection=keep_returned(state.data_selection, back, chosen.state),
+        data_server=merge_reports(experiment, key(Purpose.DATA_MERGE), state, ctx, back, chosen.report),
         personal=personal,
         aggregation=aggregation,
         correction=merge_correction(experiment, state, trained),

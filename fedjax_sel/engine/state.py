@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.engine.ledger import BY_LIMIT, Ledger
 from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import StrategyState, Variables
+from fedjax_sel.types import Cohort, StrategyState, Variables
 
 Values = dict[str, Array]
 """Signals by name."""
@@ -39,6 +39,17 @@ class RoundState(Pytree):
     data_server: StrategyState = ()
     personal: Variables = ()
     change: Variables | None = None
+
+
+def keep_returned(states: Any, back: Cohort, new: Any) -> Any:
+    """Returns what every client keeps, replaced for the members that returned.
+
+    Args:
+      states: before the round, with a leading `N`.
+      back: the cohort, its mask that of the members that returned.
+      new: of each member after the round, with a leading `m`.
+    """
+    return jax.tree.map(lambda old, leaf: old.at[back.returned].set(leaf, mode="drop"), states, new)
 
 
 class FaultCounts(Pytree):
