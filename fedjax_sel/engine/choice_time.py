@@ -80,9 +80,9 @@ def choose_repeatedly(
         if selector.accepts:
             trained = {name: late[name] for name in selector.signals().at("trained")}
             cohort = selector.accept(key(Purpose.ACCEPT), state.client_selection, ctx, cohort, **trained)
-        learnt = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, cohort, **late)
+        selector_state = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, cohort, **late)
         chosen = jnp.where(cohort.mask, cohort.client, 0).sum()
-        return (state.replace(client_selection=learnt), total + chosen), None
+        return (state.replace(client_selection=selector_state), total + chosen), None
 
     (last, total), _ = jax.lax.scan(step, (state, jnp.int32(0)), jnp.arange(rounds))
     kept = jax.tree.map(lambda leaf: jnp.sum(leaf, dtype=jnp.float32), numbers_of(last.client_selection))

@@ -200,18 +200,18 @@ class Rates:
     after_up: float = 0.0
 
     @property
-    def told_down(self) -> float:
+    def extra_down(self) -> float:
         """Bytes that a member receives besides model and correction."""
         return self.choice_down + self.trained_down + self.after_down
 
     @property
-    def told_up(self) -> float:
+    def extra_up(self) -> float:
         """Bytes that a member sends whether or not it uploads its update."""
         return self.choice_up + self.trained_up
 
     @property
     def upload(self) -> float:
-        """Bytes that a member sends if it uploads its update, without `told_up`."""
+        """Bytes that a member sends if it uploads its update, without `extra_up`."""
         return self.model + self.gradient * self.correction_up + self.after_up
 
 
@@ -279,7 +279,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
         + n.reports * rates.trained_down
         + n.uploads * rates.after_down
         + n.members * rates.choice_down,
-        "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.told_up + n.uploads * rates.after_up,
+        "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.extra_up + n.uploads * rates.after_up,
         "selection_flops": looked * rates.flops,
     }
 

@@ -58,7 +58,7 @@ def round_step(
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
     variables, aggregation = aggregate(experiment, state, trained)  # and how updates are merged
     signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
-    learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
+    selector_state = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     back = restrict(cohort, trained.work.returned)
     personal = keep_returned(state.personal, back, trained.personal)
     quality = evaluate(experiment, data, seed, variables, personal, t, layout)
@@ -66,7 +66,7 @@ def round_step(
     chosen = trained.chosen
     new = RoundState(
         variables=variables,
-        client_selection=learnt,
+        client_selection=selector_state,
         data_selection=keep_returned(state.data_selection, back, chosen.state),
         data_server=merge_reports(experiment, key(Purpose.DATA_MERGE), state, ctx, back, chosen.report),
         personal=personal,
@@ -189,9 +189,9 @@ def observe_round(
     """Returns the client selector's state after the round; the cohort's mask says whose update was merged."""
     selector = experiment.client_selection
     with stage("what the selector learns", round=ctx.round):
-        learnt = selector.observe(key, state.client_selection, ctx, cohort, **signals)
-        check_state(selector, state.client_selection, learnt)
-        return learnt
+        selector_state = selector.observe(key, state.client_selection, ctx, cohort, **signals)
+        check_state(selector, state.client_selection, selector_state)
+        return selector_state
 
 
 def merge_correction(experiment: Experiment, state: RoundState, trained: Trained) -> StrategyState:

@@ -52,7 +52,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data)
-    down, up = rates.model + rates.gradient * rates.correction_down + rates.told_down, rates.upload + rates.told_up
+    down, up = rates.model + rates.gradient * rates.correction_down + rates.extra_down, rates.upload + rates.extra_up
     passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
     once = flops._replace(trained=flops.trained / passes)
     return timing(data.devices, flops.total, down, up), timing(data.devices, once.total, down, up)
@@ -74,7 +74,7 @@ def count_affordable(
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.gradient * rates.correction_down
-    turn = timing(data.devices.take(own), flops, down + rates.told_down, rates.upload + rates.told_up)
+    turn = timing(data.devices.take(own), flops, down + rates.extra_down, rates.upload + rates.extra_up)
     fits = (turn.total <= experiment.deadline.seconds) & (count <= jnp.asarray(data.num_examples)[client])
     return jnp.where(fits, count, 0).max()  # with a number of steps, more examples may take less time
 
@@ -114,8 +114,8 @@ def plan_cohort(
     )
     flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
-    up = jnp.where(plan.steps > 0, rates.upload + rates.told_up, 0.0)
-    whole = timing(devices, flops.total, down + rates.told_down, up)
+    up = jnp.where(plan.steps > 0, rates.upload + rates.extra_up, 0.0)
+    whole = timing(devices, flops.total, down + rates.extra_down, up)
     looking, after = flops.looked / devices.compute, flops.after / devices.compute
     fixed = (flops.looked + flops.after) / devices.compute
     share = deadline.share(whole, fixed)
