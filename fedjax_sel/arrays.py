@@ -1,6 +1,7 @@
-"""Selection and indexing as one operation each, which `jax.numpy` traces as two to five.
+"""Operations on arrays that every layer uses.
 
-They are called a hundred times a round, and what is not traced need not be lowered, mapped over seeds and compiled.
+Selection and indexing are one operation each, which `jax.numpy` traces as two to five: they are called a hundred times
+a round, and what is not traced need not be lowered, mapped over seeds and compiled.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ def run_if(due: Bool[Array, ""], compute: Callable[[], Any], otherwise: float = 
     """
     like = jax.eval_shape(compute)
     return jax.lax.cond(due, compute, lambda: jax.tree.map(lambda a: jnp.full(a.shape, otherwise, a.dtype), like))
+
+
+def expand(array: Any, like: Any) -> Any:
+    """Returns an array with axes of length 1 appended until it has as many axes as `like`, on the device or the host.
+
+    >>> expand(jnp.ones(3), jnp.ones((3, 4, 5))).shape
+    (3, 1, 1)
+    """
+    return array.reshape(*array.shape, *(1,) * (like.ndim - array.ndim))
 
 
 def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Array, "..."]:

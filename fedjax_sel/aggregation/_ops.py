@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fedjax_sel.arrays import expand
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import Cohort, Variables
 
@@ -31,12 +32,7 @@ def equal_weights(cohort: Cohort) -> Float[Array, "m"]:
 
 def sort_present(leaf: Shaped[Array, "m ..."], present: Bool[Array, "m"]) -> Shaped[Array, "m ..."]:
     """Returns each coordinate's values in ascending order; absent members come last, as infinity."""
-    return jnp.sort(jnp.where(align(present, leaf), leaf, jnp.inf), axis=0)
-
-
-def align(per_member: Shaped[Array, "m"], leaf: Shaped[Array, "m ..."]) -> Shaped[Array, "m ..."]:
-    """Returns one value per member, with trailing axes so that it broadcasts against a leaf."""
-    return per_member.reshape(per_member.shape + (1,) * (leaf.ndim - 1))
+    return jnp.sort(jnp.where(expand(present, leaf), leaf, jnp.inf), axis=0)
 
 
 class MomentsState(NamedTuple):

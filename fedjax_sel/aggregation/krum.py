@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.aggregation._ops import align, equal_weights
+from fedjax_sel.aggregation._ops import equal_weights
+from fedjax_sel.arrays import expand
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -63,7 +64,7 @@ class Krum(Aggregator):
         position = jnp.argsort(order)
         chosen = present & (position < self.num_selected)
         count = jnp.maximum(chosen.sum(), 1)
-        return jax.tree.map(lambda leaf: jnp.where(align(chosen, leaf), leaf, 0.0).sum(0) / count, deltas)
+        return jax.tree.map(lambda leaf: jnp.where(expand(chosen, leaf), leaf, 0.0).sum(0) / count, deltas)
 
 
 def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[Array, "m"]:
@@ -71,7 +72,7 @@ def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[A
     slots = present.shape[0]
     distance = jnp.zeros((slots, slots))
     for leaf in jax.tree.leaves(deltas):
-        flat = jnp.where(align(present, leaf), leaf, 0.0).reshape(slots, -1)
+        flat = jnp.where(expand(present, leaf), leaf, 0.0).reshape(slots, -1)
         distance += jax.lax.map(lambda one, flat=flat: jnp.sum((flat - one[None]) ** 2, axis=1), flat)
     others = present[None] & ~jnp.eye(slots, dtype=bool)
     nearest = jnp.sort(jnp.where(others, distance, jnp.inf), axis=1)

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.aggregation._ops import align, equal_weights, sort_present
+from fedjax_sel.aggregation._ops import equal_weights, sort_present
+from fedjax_sel.arrays import expand
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -49,7 +50,7 @@ class TrimmedMean(Aggregator):
         inside = (place >= cut) & (place < count - cut)
 
         def trimmed(leaf):
-            kept = jnp.where(align(inside, leaf), sort_present(leaf, present), 0.0)
+            kept = jnp.where(expand(inside, leaf), sort_present(leaf, present), 0.0)
             return kept.sum(0) / jnp.maximum(inside.sum(), 1)
 
         return jax.tree.map(trimmed, deltas)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int, Shaped
 
+from fedjax_sel.arrays import expand
 from fedjax_sel.pytree import Pytree, static
 
 
@@ -36,9 +37,7 @@ class Stored:
         index = np.asarray(index)
         if len(self.arrays) == 1:
             return np.take(first, index, axis=0, mode="clip")
-        which = np.asarray(which)
-        which = which.reshape(*which.shape, *(1,) * (index.ndim - which.ndim))
-        which, index = np.broadcast_arrays(which, index)
+        which, index = np.broadcast_arrays(expand(np.asarray(which), index), index)
         out = np.empty((*index.shape, *first.shape[1:]), first.dtype)
         for i, array in enumerate(self.arrays):
             out[which == i] = np.take(array, index[which == i], axis=0, mode="clip")

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from fedjax_sel.arrays import run_if
+from fedjax_sel.arrays import expand, run_if
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_model
-from fedjax_sel.engine.signals import expand, sum_by_client
+from fedjax_sel.engine.signals import sum_by_client
 from fedjax_sel.task import Accuracy, Task
 from fedjax_sel.types import PRNGKey, Variables
 

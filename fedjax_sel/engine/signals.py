@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
-from fedjax_sel.arrays import run_if, take
+from fedjax_sel.arrays import expand, run_if, take
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
@@ -269,11 +269,6 @@ def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) ->
     """Averages over the second axis the entries in the mask; 0 if there are none."""
     total = jnp.where(expand(mask, value), value, 0).sum(1)
     return total / expand(jnp.maximum(mask.sum(1), 1), total)
-
-
-def expand(a: Array, like: Array) -> Array:
-    """Appends axes of length 1 to an array until it has as many axes as `like`."""
-    return a.reshape(*a.shape, *(1,) * (like.ndim - a.ndim))
 
 
 def client_batch(data: FederatedData, client: Int[Array, ""], *, holdout: bool = False) -> Batch:

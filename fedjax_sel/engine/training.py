@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from fedjax_sel.arrays import expand
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import (
     check_array,
@@ -31,7 +32,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger, rates_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
-from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
+from fedjax_sel.engine.signals import measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
+from fedjax_sel.arrays import expand
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.task.losses import ExampleFunction, align
 
@@ -83,8 +84,7 @@ def if_numbers(value: Array, outputs: Float[Array, "*b C"]) -> Float[Array, "...
       value: one or several of each example, with as many leading axes as `outputs` has before its last.
       outputs: of the model.
     """
-    unknown = jnp.isnan(outputs).any(-1)
-    unknown = unknown.reshape(unknown.shape + (1,) * (value.ndim - unknown.ndim))
+    unknown = expand(jnp.isnan(outputs).any(-1), value)
     return jnp.where(unknown, jnp.nan, value.astype(jnp.float32))
 
 
