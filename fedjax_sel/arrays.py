@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Shaped
+import numpy as np
+from jaxtyping import Array, Bool, Int, Real, Shaped
 
 
 def choose(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
@@ -49,3 +50,15 @@ def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Arra
     Array([5, 6, 7], dtype=int32)
     """
     return jnp.asarray(array).at[index].get(mode="clip", wrap_negative_indices=False)
+
+
+def divide_in_proportion(size: Real[np.ndarray, "N"], total: int, *, least: int = 0) -> Int[np.ndarray, "N"]:
+    """Returns integers of at least `least` that sum to `total`, in proportion to `size` by largest remainder.
+
+    >>> divide_in_proportion(np.array([1, 1, 8]), 5, least=1)
+    array([1, 1, 3])
+    """
+    exact = (total - least * len(size)) * size / size.sum()
+    count = np.floor(exact + 1e-9).astype(int)
+    count[np.argsort(count - exact, kind="stable")[: total - least * len(size) - count.sum()]] += 1
+    return count + least

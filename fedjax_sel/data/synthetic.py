@@ -11,9 +11,9 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedjax_sel.arrays import divide_in_proportion
 from fedjax_sel.data.checks import check_wholes
 from fedjax_sel.data.dataset import Dataset, dataset
-from fedjax_sel.data.partition._ops import divide_in_proportion
 
 PURPOSE = 0x5E17
 """The first word of the random stream, so that no two uses of a seed draw the same numbers."""

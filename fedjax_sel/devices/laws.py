@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fedjax_sel.arrays import divide_in_proportion
 from fedjax_sel.devices.profile import UNITS, DeviceProfile, is_possible, say_possible
 
 DEVICES = 0x0DE5
@@ -143,10 +144,7 @@ class Tiers:
             )
         if not (np.isfinite(share).all() and (share >= 0).all() and share.sum() > 0):
             raise ValueError(f"law Tiers: share is {self.share}; shares are 0 or above, and not all 0")
-        exact = clients * share / share.sum()
-        count = np.floor(exact + 1e-9).astype(int)
-        count[np.argsort(count - exact, kind="stable")[: clients - count.sum()]] += 1
-        tier = stream(seed, clients).permutation(np.repeat(np.arange(tiers), count))
+        tier = stream(seed, clients).permutation(np.repeat(np.arange(tiers), divide_in_proportion(share, clients)))
         one = np.ones(clients)
         return _scale(self, np.stack([np.asarray(self.compute_factor)[tier], one, one, np.asarray(network)[tier]], 1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Int, Real
+from jaxtyping import Int
 
 from fedjax_sel.pytree import is_real, is_whole
 
@@ -43,15 +43,3 @@ def group_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[In
     order = rng.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)
-
-
-def divide_in_proportion(size: Real[np.ndarray, "N"], total: int, *, least: int = 0) -> Int[np.ndarray, "N"]:
-    """Returns integers of at least `least` that sum to `total`, in proportion to `size` by largest remainder.
-
-    >>> divide_in_proportion(np.array([1, 1, 8]), 5, least=1)
-    array([1, 1, 3])
-    """
-    exact = (total - least * len(size)) * size / size.sum()
-    count = np.floor(exact + 1e-9).astype(int)
-    count[np.argsort(count - exact, kind="stable")[: total - least * len(size) - count.sum()]] += 1
-    return count + least

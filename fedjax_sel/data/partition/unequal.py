@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, divide_in_proportion
+from fedjax_sel.arrays import divide_in_proportion
+from fedjax_sel.data.partition._ops import check_count
 from fedjax_sel.pytree import is_real
 
 __all__ = ["Unequal"]
