@@ -53,7 +53,7 @@ class DeviceLaw(Protocol):
     """Any object that draws the clients' devices; `devices.laws` has the usual ones."""
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Returns the devices of `N` clients."""
+        """Returns the devices of `N` clients. Raises `ValueError` for parameters that no device can have."""
         ...
 
 

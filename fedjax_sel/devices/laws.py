@@ -8,7 +8,6 @@ order of magnitude.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -17,14 +16,6 @@ from fedjax_sel.devices.profile import UNITS, DeviceProfile, is_possible, say_po
 
 DEVICES = 0x0DE5
 """First word of the random stream, so that no two uses of a seed draw the same numbers."""
-
-
-class Law(Protocol):
-    """An object that draws devices."""
-
-    def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Returns the devices of `N` clients. Raises `ValueError` for parameters that no device can have."""
-        ...
 
 
 @dataclass(frozen=True)

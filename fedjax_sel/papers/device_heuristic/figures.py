@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import figure as mpl
 
-from fedjax_sel.devices.laws import Law, Uniform
+from fedjax_sel.data.federation import DeviceLaw
+from fedjax_sel.devices.laws import Uniform
 from fedjax_sel.devices.profile import features
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import coverage
@@ -118,7 +119,7 @@ def group_panels(
     return out
 
 
-def draw_devices(histories: Histories, law: Law) -> mpl.Figure:
+def draw_devices(histories: Histories, law: DeviceLaw) -> mpl.Figure:
     """Draws which devices are selected, their properties, and the share whose data is seen."""
     experiment = name_experiment(IID, 0.5)
     runs = {method: histories[experiment, method] for method in (RANDOM, PROPOSED)}
