@@ -57,8 +57,6 @@ class DPFedAvg(Aggregator):
 
     def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:
         """Returns the change with noise of standard deviation `z S / q W` added to every number."""
-        leaves, tree = jax.tree.flatten(change)
         deviation = self.noise_multiplier * self.clip / self.divisor(slots)  # Alg. 1: σ = z S / (q W)
-        keys = jax.random.split(key, len(leaves))
-        noisy = [leaf + deviation * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
-        return tree.unflatten(noisy)
+        noise = optax.tree.random_like(key, change, dtype=float)
+        return jax.tree.map(lambda leaf, normal: leaf + deviation * normal, change, noise)

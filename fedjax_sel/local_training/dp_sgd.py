@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
 
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
 from fedjax_sel.pytree import Scalar, param
@@ -71,12 +70,8 @@ class DPSGD(MinibatchTrainer):
         size = jnp.maximum(batch.mask.sum(), 1) if self.batch_size is None else self.batch_size
         norm = jax.vmap(optax.tree.norm)(each)
         factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
-
-        def release(leaf: Array, key: PRNGKey) -> Array:
-            noise = self.noise_multiplier * self.clip * jax.random.normal(key, leaf.shape[1:])
-            return (jnp.tensordot(factor, leaf, 1) + noise) / size  # Alg. 1: g̃_t
-
-        leaves, tree = jax.tree.flatten(each)
-        keys = jax.random.split(key_noise, len(leaves))
-        gradient = tree.unflatten([release(leaf, k) for leaf, k in zip(leaves, keys, strict=True)])
+        total = jax.tree.map(lambda leaf: jnp.tensordot(factor, leaf, 1), each)
+        noise = optax.tree.random_like(key_noise, total, dtype=float)
+        deviation = self.noise_multiplier * self.clip
+        gradient = jax.tree.map(lambda leaf, normal: (leaf + deviation * normal) / size, total, noise)  # Alg. 1: g̃_t
         return gradient, (sums.sum(0), statistics)
