@@ -140,6 +140,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def is_key(value: Any) -> bool:
+    """Returns whether a value is an array of typed random keys."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def is_real(value: Any) -> bool:
     """Returns whether a value is a real number or an array of some."""
     if isinstance(value, bool | str) or value is None:

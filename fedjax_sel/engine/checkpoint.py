@@ -25,10 +25,11 @@ import numpy as np
 from flax import traverse_util
 
 from fedjax_sel.engine.disk import find_obstacle, reserve, room
-from fedjax_sel.engine.distributed import fetch, is_first, is_key
+from fedjax_sel.engine.distributed import fetch, is_first
 from fedjax_sel.engine.mark import digest, name_of
 from fedjax_sel.engine.orbax import handler, orbax
 from fedjax_sel.engine.state import RoundState
+from fedjax_sel.pytree import is_key
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")

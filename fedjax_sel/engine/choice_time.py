@@ -20,6 +20,7 @@ from fedjax_sel.engine.round import aggregate, choose_candidates, make_context, 
 from fedjax_sel.engine.signals import measure_before
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.training import train_cohort
+from fedjax_sel.pytree import is_key
 from fedjax_sel.types import PRNGKey
 
 LAYOUT = Layout(clients=1, seeds="scan")
@@ -91,7 +92,7 @@ def choose_repeatedly(
 
 def numbers_of(tree: Any) -> list[jax.Array]:
     """Returns the leaves that are numbers, not random keys."""
-    return [leaf for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+    return [leaf for leaf in jax.tree.leaves(tree) if not is_key(leaf)]
 
 
 def draw_signals(

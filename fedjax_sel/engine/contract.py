@@ -35,7 +35,7 @@ from fedjax_sel.protocols import (
     find_base,
     overrides,
 )
-from fedjax_sel.pytree import ARRAYS, Range, show, show_value, title
+from fedjax_sel.pytree import ARRAYS, Range, is_key, show, show_value, title
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
 
 
@@ -374,11 +374,6 @@ def is_numeric(value: Any) -> bool:
     if isinstance(value, bool | int | float):
         return True
     return isinstance(value, ARRAYS) and (value.dtype == jnp.bool_ or jnp.issubdtype(value.dtype, jnp.number))
-
-
-def is_key(value: Any) -> bool:
-    """Returns whether a value is an array of random keys."""
-    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def name_kind(value: Any) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedjax_sel.engine.layout import Layout
+from fedjax_sel.pytree import is_key
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
@@ -208,11 +208,6 @@ def exit_process(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def is_key(leaf: Any) -> bool:
-    """Returns whether a value is an array of typed random keys."""
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def device_memory() -> int:

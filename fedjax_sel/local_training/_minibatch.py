@@ -19,7 +19,7 @@ from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
-from fedjax_sel.pytree import Scalar, param, show, static, title
+from fedjax_sel.pytree import Scalar, is_key, param, show, static, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
 
@@ -234,8 +234,8 @@ def seed_noise(state: Any, key: PRNGKey) -> Any:
         name = jax.tree_util.keystr(path)
         if not isinstance(leaf, jax.Array):
             return leaf
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.ndim == 0
-        if not is_key and not (leaf.dtype == jnp.uint32 and leaf.shape == (2,)):  # typed, or as they were before
+        typed = is_key(leaf) and leaf.ndim == 0
+        if not typed and not (leaf.dtype == jnp.uint32 and leaf.shape == (2,)):  # as keys were before types
             return leaf
         own = jax.random.fold_in(key, 2**31 + zlib.crc32(name.encode()) // 2)
         return jax.random.fold_in(leaf, jax.random.bits(own, (), jnp.uint32))
