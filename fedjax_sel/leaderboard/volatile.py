@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.client_selection.e3cs import E3CS
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.engine.keys import make_key
+from fedjax_sel.metrics import jain
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.types import Context, PRNGKey, StrategyState
 
@@ -89,6 +90,5 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
         count = partial(count_successes, selector, state, chance=chance, available=available, rounds=rounds)
         run = jax.jit(jax.vmap(lambda key, count=count: count(key=key)))
         successes, turns = map(np.asarray, run(keys))
-        fair = turns.sum(1) ** 2 / (CLIENTS * (turns.astype(float) ** 2).sum(1))
-        found[name] = {"successes": successes.tolist(), "jain": fair.tolist()}
+        found[name] = {"successes": successes.tolist(), "jain": jain(turns).tolist()}
     return {"rounds": rounds, "turns": rounds * COHORT, "methods": found}
