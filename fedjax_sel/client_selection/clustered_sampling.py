@@ -19,7 +19,7 @@ from fedjax_sel.client_selection._ward import (
 )
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
-from fedjax_sel.signals.sketch import count_numbers
+from fedjax_sel.signals.sketch import sketch_length
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["ClusteredSampling"]
@@ -79,7 +79,7 @@ class ClusteredSampling(ClientSelector):
             return jnp.argmax(upfront["label_counts"], axis=1).astype(jnp.int32)
         if self.by == "size":
             return ()
-        return jnp.zeros((ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)))
+        return jnp.zeros((ctx.num_clients, sketch_length(host.task.split(host.variables)[0], self.sketch)))
 
     def distributions(self, state: Any, ctx: Context) -> Float[Array, "m N"]:
         """Returns each client's probability in each of the `m` draws; 0 everywhere if no client is available."""

@@ -14,7 +14,7 @@ from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.kernels.facility_location import count_served, locate_facilities, pairwise_distances
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
-from fedjax_sel.signals.sketch import count_numbers
+from fedjax_sel.signals.sketch import sketch_length
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["DivFL"]
@@ -85,7 +85,7 @@ class DivFL(ClientSelector):
         """Returns zero gradients; no state with `"all"`."""
         if self.gradients == "all":
             return ()
-        n, numbers = ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)
+        n, numbers = ctx.num_clients, sketch_length(host.task.split(host.variables)[0], self.sketch)
         return DivFLState(jnp.zeros((n, numbers)), jnp.zeros((n, n)), jnp.zeros(n, bool))
 
     def update_state(self, state: DivFLState, ctx: Context, gradient: Float[Array, "N k"]) -> DivFLState:

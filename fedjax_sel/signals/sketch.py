@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, UInt32
 
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.pytree import static
+from fedjax_sel.task.costs import count_numbers
 from fedjax_sel.types import Update, Variables
 
 __all__ = ["Sketch"]
@@ -53,9 +54,9 @@ def sketch_tree(tree: Variables, k: int | None) -> Float[Array, "k"]:
     return sketch
 
 
-def count_numbers(tree: Variables, k: int | None) -> int:
+def sketch_length(tree: Variables, k: int | None) -> int:
     """Returns how many numbers `sketch_tree` returns."""
-    return sum(leaf.size for leaf in jax.tree.leaves(tree)) if k is None else k
+    return count_numbers(tree) if k is None else k
 
 
 def hash_places(start: int, count: int) -> UInt32[Array, "count"]:
