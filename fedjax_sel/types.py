@@ -51,6 +51,9 @@ TARGETS = ("classes", "continuous", "multilabel", "tokens")
 PRNGKey = Key[Array, ""]
 """A typed JAX random key."""
 
+BYTES = 4
+"""Bytes of one number on the wire (float32)."""
+
 PAD_CLIENT = -1
 """The client number in the empty slots of a cohort with fewer than `m` members."""
 

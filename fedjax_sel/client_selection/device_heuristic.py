@@ -12,7 +12,7 @@ from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.devices.profile import features
 from fedjax_sel.protocols import ClientSelector, Host, Upfront
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
+from fedjax_sel.types import BYTES, Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["DeviceHeuristic"]
 
@@ -59,7 +59,7 @@ class DeviceHeuristic(ClientSelector):
 
     def upfront(self, ctx: Context, host: Host) -> Upfront:
         """Returns the cost of the devices' reports, four numbers each, which take no round of their own."""
-        return Upfront(flops=np.zeros(ctx.num_clients), down=0.0, up=4.0 * PROPERTIES)
+        return Upfront(flops=np.zeros(ctx.num_clients), down=0.0, up=float(BYTES * PROPERTIES))
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Returns the best set among those available."""

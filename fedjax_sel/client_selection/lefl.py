@@ -16,7 +16,7 @@ from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_s
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.protocols import ClientSelector, Host, Upfront
 from fedjax_sel.pytree import Scalar, jit, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Rows, Variables
+from fedjax_sel.types import BYTES, Cohort, Context, PRNGKey, Rows, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.data.federated import FederatedData
@@ -163,8 +163,8 @@ class LEFL(ClientSelector):
         return Upfront(
             flops=np.asarray(plan.examples_seen, np.float64) * (1 + task.backward(data.like)) * flops
             + len(public) * flops,
-            down=4.0 * task.shared_parameters(data.like) + public.nbytes,
-            up=4.0 * len(public) * data.classes,
+            down=float(BYTES * task.shared_parameters(data.like)) + public.nbytes,
+            up=float(BYTES * len(public) * data.classes),
         )
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:

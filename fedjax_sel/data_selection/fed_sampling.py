@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import Context, DataSelector, Host, Prepared, Upfront
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import PRNGKey, StrategyState, Turn
+from fedjax_sel.types import BYTES, PRNGKey, StrategyState, Turn
 
 __all__ = ["FedSampling"]
 
@@ -50,7 +50,7 @@ class FedSampling(DataSelector):
         answer = answer_at_random(key, size, self.honest, most)
         total = jnp.maximum((answer.sum() - n * (1 - self.honest) * most / 2) / self.honest, n)
         chance = jnp.minimum(self.examples * n / (total * ctx.m), 1.0)
-        return Prepared(server=chance.astype(jnp.float32), cost=Upfront(jnp.zeros(n), 0.0, 4.0))
+        return Prepared(server=chance.astype(jnp.float32), cost=Upfront(jnp.zeros(n), 0.0, float(BYTES)))
 
     def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, turn: Turn) -> Bool[Array, "L"]:
         """Returns 1 for the examples that take part."""

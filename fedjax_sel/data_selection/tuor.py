@@ -14,7 +14,7 @@ from fedjax_sel.data.host_array import HostArray
 from fedjax_sel.data_selection._ops import places
 from fedjax_sel.protocols import Context, DataSelector, Host, Prepared, Upfront
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import PRNGKey, Variables
+from fedjax_sel.types import BYTES, PRNGKey, Variables
 
 __all__ = ["Tuor"]
 
@@ -74,8 +74,8 @@ class Tuor(DataSelector):
         valid = place < count[:, None]
         threshold = find_threshold(losses[index[valid]], held_out, ~trained_on, self.candidates)
         size = np.asarray(data.num_examples, np.float64)
-        down = 4.0 * (task.shared_parameters(data.like) + 1)
-        cost = Upfront(size * task.flops(data.like), down, 4.0 * float(size.mean()))
+        down = float(BYTES * (task.shared_parameters(data.like) + 1))
+        cost = Upfront(size * task.flops(data.like), down, BYTES * float(size.mean()))
         return Prepared(clients=jnp.asarray(valid) & (losses[index] <= threshold), cost=cost)
 
     def train(self, key: PRNGKey, host: Host, trained_on: Bool[Array, "b"]) -> Variables:

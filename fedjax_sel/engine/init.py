@@ -18,7 +18,7 @@ from fedjax_sel.engine.contract import check_init, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import BYTES, limit_examples, limits_of, passes
+from fedjax_sel.engine.ledger import limit_examples, limits_of, passes
 from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
@@ -27,7 +27,7 @@ from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
 from fedjax_sel.pytree import jit, title
 from fedjax_sel.task import Task
-from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
+from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 
 
 def init_runs(

@@ -14,13 +14,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import ExampleSignal, FeatureSignal, GradientSignal, Signal, Signals
 from fedjax_sel.pytree import Pytree
+from fedjax_sel.types import BYTES
 
 if TYPE_CHECKING:
     from fedjax_sel.data.federated import FederatedData
     from fedjax_sel.engine.experiment import Experiment
-
-BYTES = 4
-"""Bytes of one number on the wire (float32)."""
 
 COLUMNS = (
     "bytes_down",

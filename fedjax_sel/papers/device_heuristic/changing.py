@@ -31,13 +31,12 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import BYTES
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, list_cells, name_experiment
 from fedjax_sel.protocols import ClientSelector, Host
 from fedjax_sel.pytree import jit
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import BYTES, Cohort, Context, PRNGKey
 
 AGAIN, ONCE, CHANCE = "selected in every round", "selected once", "random in every round"
 WAYS = (AGAIN, ONCE, CHANCE)
