@@ -348,12 +348,9 @@ class Task(Pytree):
         losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y)
         return jnp.where(batch.mask, losses, 0.0)
 
-    def mean_loss(
-        self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
-    ) -> Float[Array, ""]:
+    def mean_loss(self, variables: Variables, batch: Batch) -> Float[Array, ""]:
         """Returns the mean loss of the batch's examples that count, unweighted; 0 if none do."""
-        losses = self.losses(variables, batch, train=train, key=key)
-        return jnp.sum(losses) / jnp.maximum(jnp.sum(batch.mask), 1)
+        return jnp.sum(self.losses(variables, batch)) / jnp.maximum(jnp.sum(batch.mask), 1)
 
     def fine_tune(self, x: Rows, *, frozen: Sequence[str] = (), pretrained: Variables | None = None) -> Task:
         """Returns the task that starts from pretrained variables and freezes some parts of the model.

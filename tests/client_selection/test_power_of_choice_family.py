@@ -84,7 +84,7 @@ def test_the_cohort_is_the_candidates_of_highest_loss_best_first(family):
 class Bits(Task):
     """Its loss is not one: rows are powers of two, and it is the sum of those that count."""
 
-    def mean_loss(self, variables, batch, **_):
+    def mean_loss(self, variables, batch):
         return jnp.where(batch.mask, batch.x, 0.0).sum()
 
 
