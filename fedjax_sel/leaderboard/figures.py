@@ -70,9 +70,9 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
     return out
 
 
-def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
+def draw_gains(tidy: pd.DataFrame) -> Drawing:
     """Returns the heat map of gains over the baseline, selectors by federations, best selector first."""
-    gains = list_gains(tidy, budget)
+    gains = list_gains(tidy, PRIMARY)
     federations = list(dict.fromkeys(tidy.loc[tidy["measure"] == ACCURACY, "federation"]))
     overall = {name: np.mean([d.mean for (one, _), d in gains.items() if one == name]) for name, _ in gains}
     names = sorted(overall, key=lambda name: -overall[name])

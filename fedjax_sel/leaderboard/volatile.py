@@ -20,7 +20,7 @@ from fedjax_sel.types import Context, PRNGKey, StrategyState
 CHANCES = (0.1, 0.3, 0.6, 0.9)
 """The probabilities of success, each of a quarter of the clients."""
 
-CLIENTS, COHORT, ROUNDS = 100, 20, 2500
+CLIENTS, COHORT, ROUNDS, SEEDS = 100, 20, 2500, 10
 
 
 def count_successes(
@@ -65,13 +65,8 @@ def count_successes(
     return successes.sum(), turns.sum(axis=0)
 
 
-def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Returns the successes of every selector and seed, and Jain's index of the clients' turns.
-
-    Args:
-      seeds: number of seeds.
-      rounds: `T`.
-    """
+def study_volatile() -> dict[str, Any]:
+    """Returns the successes of every selector and seed, and Jain's index of the clients' turns."""
     chance = jnp.repeat(jnp.asarray(CHANCES), CLIENTS // len(CHANCES))
     everyone, best = jnp.ones(CLIENTS, bool), chance == max(CHANCES)
     methods: dict[str, tuple[ClientSelector, Bool[Array, "N"]]] = {
@@ -83,12 +78,12 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
         },
         "e3cs, inc": (E3CS(schedule="inc", draw="systematic"), everyone),
     }
-    keys = jax.vmap(make_key)(jnp.arange(seeds))
+    keys = jax.vmap(make_key)(jnp.arange(SEEDS))
     found = {}
     for name, (selector, available) in methods.items():
         state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # equal weights
-        count = partial(count_successes, selector, state, chance=chance, available=available, rounds=rounds)
+        count = partial(count_successes, selector, state, chance=chance, available=available)
         run = jax.jit(jax.vmap(lambda key, count=count: count(key=key)))
         successes, turns = map(np.asarray, run(keys))
         found[name] = {"successes": successes.tolist(), "jain": jain(turns).tolist()}
-    return {"rounds": rounds, "turns": rounds * COHORT, "methods": found}
+    return {"rounds": ROUNDS, "turns": ROUNDS * COHORT, "methods": found}

@@ -7,17 +7,13 @@ from importlib import resources
 from typing import Any
 
 
-def read_published(package: str, file: str = "published.csv") -> list[dict[str, Any]]:
-    """Returns the rows of a paper's CSV file; lines that begin with `#` are comments.
-
-    Args:
-      package: of the paper.
-      file: its name in the package.
+def read_published(package: str) -> list[dict[str, Any]]:
+    """Returns the rows of `published.csv` in a paper's package; lines that begin with `#` are comments.
 
     >>> read_published("fedjax_sel.papers.device_heuristic")[0]
     {'source': 'Table 5.1', 'epsilon': 1.0, 'method': 'Set-Based Method', 'metric': 'final_accuracy', 'value': 0.9}
     """
-    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    text = resources.files(package).joinpath("published.csv").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [{name: parse_value(cell) for name, cell in row.items()} for row in csv.DictReader(lines, strict=True)]
 

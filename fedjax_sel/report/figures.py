@@ -193,20 +193,17 @@ def plot_heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, firs
     return figure
 
 
-def plot_intervals(
-    rows: Sequence[tuple[str, float, float, float]], *, groups: Sequence[str], xlabel: str, zero: float = 0.0
-) -> Figure:
-    """Returns a figure of means with their intervals, one line per label.
+def plot_intervals(rows: Sequence[tuple[str, float, float, float]], *, groups: Sequence[str], xlabel: str) -> Figure:
+    """Returns a figure of means with their intervals, one line per label, and a reference line at 0.
 
     Args:
       rows: label, mean, low and high of each line.
       groups: the group of each row; each group has a colour.
       xlabel: label of the x axis.
-      zero: position of a reference line.
     """
     names, labels = list(dict.fromkeys(groups)), list(dict.fromkeys(row[0] for row in rows))
     figure, ax = plt.subplots(figsize=(7, 0.26 * len(labels) + 1.2), layout="constrained")
-    ax.axvline(zero, color="0.6", linewidth=1)
+    ax.axvline(0.0, color="0.6", linewidth=1)
     for k, (name, colour) in enumerate(zip(names, (COLOURS[0], COLOURS[2], *COLOURS[3:]), strict=False)):
         mine = [row for row, group in zip(rows, groups, strict=True) if group == name]
         place = [labels.index(row[0]) + 0.3 * (k - (len(names) - 1) / 2) for row in mine]

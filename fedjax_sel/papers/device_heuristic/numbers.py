@@ -139,13 +139,9 @@ def compare_runs(first: History, second: History) -> dict[str, float]:
     }
 
 
-def select_rows(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int | None = None) -> list[dict[str, Any]]:
+def select_rows(study: Mapping[str, Any], solver: str, *, epsilon: float) -> list[dict[str, Any]]:
     """Returns one solver's rows on optimality."""
-    return [
-        row
-        for row in study["optimality"]
-        if row["solver"] == solver and row["epsilon"] == epsilon and n in (None, row["N"])
-    ]
+    return [row for row in study["optimality"] if row["solver"] == solver and row["epsilon"] == epsilon]
 
 
 def select_seconds(study: Mapping[str, Any], solver: str, wanted: str) -> dict[int, float]:

@@ -107,7 +107,6 @@ def compare_with_baselines(
     settings: str,
     partitions: Iterable[str],
     metric: str = "accuracy_last",
-    others: Iterable[str] = BASELINES,
 ) -> dict[str, dict[str, Difference]]:
     """Returns the difference between GPFL and each of the source's baselines, by baseline and partition."""
     return {
@@ -117,7 +116,7 @@ def compare_with_baselines(
             )
             for partition in partitions
         }
-        for other in others
+        for other in BASELINES
     }
 
 
