@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fedjax_sel.interrupts import note_interrupts
-from fedjax_sel.report.stopping import catch_signals
+from fedjax_sel.runs.stopping import catch_signals
 
 
 def test_an_interrupt_that_a_callback_of_the_garbage_collector_swallows_ends_the_run_before_it_begins(monkeypatch):

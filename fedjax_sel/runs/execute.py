@@ -15,9 +15,9 @@ from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.distributed import is_first, max_over_processes, wait_for_all
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import show_progress
-from fedjax_sel.report.stopping import Stopper, catch_signals
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.lock import FolderLock
+from fedjax_sel.runs.stopping import Stopper, catch_signals
 from fedjax_sel.types import Variables
 
 GIB = 2**30

@@ -17,9 +17,9 @@ from fedjax_sel.engine.driver import check_checkpoints, sweep
 from fedjax_sel.engine.history import History, add_faults
 from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
-from fedjax_sel.report.stopping import Stopper
 from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.execute import Say
+from fedjax_sel.runs.stopping import Stopper
 from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
 from fedjax_sel.runs.sweep.programs import Block, Drawn
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from fedjax_sel.catalog import see
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import show_progress
-from fedjax_sel.report.stopping import catch_signals
 from fedjax_sel.runs.execute import exit_if_stopped, say_on_stderr, to_bytes
 from fedjax_sel.runs.lock import lock_folder
+from fedjax_sel.runs.stopping import catch_signals
 from fedjax_sel.runs.sweep import layout
 from fedjax_sel.runs.sweep.blocks import check_block, run_block
 from fedjax_sel.runs.sweep.grid import Combination
