@@ -18,7 +18,7 @@ ROUNDING = 2.0**-22
 """Bound on the relative error of a product of two rounded float32 numbers, one of which is itself a product."""
 
 
-def take_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
+def multiply_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
     """Returns `fraction · count`, or the multiple of 1/2 from which it differs only by rounding.
 
     In float32, 0.3 is slightly more than 0.3, but 0.3 · 15 should be 4.5.
@@ -29,8 +29,8 @@ def take_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
-    """Returns `floor(fraction · count)`, without rounding errors in the product (`take_share`)."""
-    return jnp.floor(take_share(fraction, count)).astype(jnp.int32)
+    """Returns `floor(fraction · count)`, without rounding errors in the product (`multiply_share`)."""
+    return jnp.floor(multiply_share(fraction, count)).astype(jnp.int32)
 
 
 def share_among_classes(
@@ -83,10 +83,10 @@ def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[A
 def count_kept(valid: Bool[Array, "L"], fraction: Scalar) -> Int[Array, ""]:
     """Returns `max(1, round(fraction · n))`, where `n` is the number of valid examples; 0 if there are none.
 
-    The product is free of rounding errors (`take_share`), and halves are rounded to even, as in Python.
+    The product is free of rounding errors (`multiply_share`), and halves are rounded to even, as in Python.
     """
     n = valid.sum()
-    return jnp.clip(jnp.round(take_share(fraction, n)), 1, n).astype(jnp.int32)
+    return jnp.clip(jnp.round(multiply_share(fraction, n)), 1, n).astype(jnp.int32)
 
 
 def places(valid: Bool[Array, "k"], *scores: Float[Array, "k"]) -> Int[Array, "k"]:

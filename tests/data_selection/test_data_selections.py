@@ -12,10 +12,10 @@ from fedjax_sel import Experiment, Federation, Task, data_selection, partition, 
 from fedjax_sel.data_selection._ops import (
     count_kept,
     floor_share,
+    multiply_share,
     places,
     share_among_classes,
     share_exactly,
-    take_share,
 )
 from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.high_loss import HighLoss
@@ -76,7 +76,7 @@ def test_shares_are_those_of_fractions_for_large_clients_too():
     """Of hundredths up to 30,000 examples: beyond, a hundredth is too little beside the rounding of 32 bits."""
     rng = np.random.default_rng(0)
     counts = np.unique(np.concatenate([np.arange(1, 400), 100 * np.arange(1, 301), rng.integers(400, 30_000, 600)]))
-    both = jax.jit(jax.vmap(lambda f, n: (floor_share(f, n), jnp.round(take_share(f, n))), in_axes=(None, 0)))
+    both = jax.jit(jax.vmap(lambda f, n: (floor_share(f, n), jnp.round(multiply_share(f, n))), in_axes=(None, 0)))
     for percent in (1, 3, 5, 7, 10, 14, 28, 29, 30, 33, 50, 55, 57, 58, 70, 77, 90, 99, 100):
         exact = [Fraction(percent, 100) * n for n in counts.tolist()]
         floors, rounded = both(jnp.float32(percent / 100), jnp.asarray(counts))
