@@ -45,13 +45,13 @@ def evaluate(
     task = complete_metrics(experiment.task, data)
 
     def measure() -> dict[str, Any]:
-        return measure_whole(task, data, variables, layout)
+        return evaluate_whole(task, variables, data, layout)
 
     def measure_each() -> dict[str, Any]:
         if not experiment.has_own_models:
-            return measure_clients(task, data, variables, layout)
+            return evaluate_clients(task, variables, data, layout)
         model_of = partial(own_model, experiment, data, seed, variables, personal, t)
-        return measure_own_models(task, data, model_of, layout)
+        return evaluate_own_models(task, data, model_of, layout)
 
     measured = run_if(is_due(experiment, t), measure, jnp.nan)
     quality = {"accuracy": measured.pop("accuracy", None), "loss": measured.pop("loss"), "metrics": measured}
@@ -65,7 +65,7 @@ def complete_metrics(task: Task, data: FederatedData) -> Task:
     return task.replace(metrics={"accuracy": Accuracy(), **task.metrics}) if data.targets == "classes" else task
 
 
-def measure_whole(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
+def evaluate_whole(task: Task, variables: Variables, data: FederatedData, layout: Layout) -> dict[str, Any]:
     """Returns every metric on the test examples; a NaN loss becomes infinite, as NaN means that none was measured."""
     each = layout.over_examples(
         lambda x, y: task.example_metrics(task.logits(variables, x), y), data.test_x, data.test_y
@@ -80,7 +80,7 @@ def hide_nan(loss: Any) -> Any:
     return jnp.where(jnp.isnan(loss), jnp.inf, loss)
 
 
-def measure_clients(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
+def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layout: Layout) -> dict[str, Any]:
     """Returns every metric on each client's own examples, with a leading `N`; NaN for a client that has none.
 
     A NaN loss becomes infinite, as NaN means that none was measured. The examples are the hold-out ones if the
@@ -98,7 +98,7 @@ def measure_clients(task: Task, data: FederatedData, variables: Variables, layou
     return {name: jnp.where(expand(count > 0, value), value, jnp.nan) for name, value in found.items()}
 
 
-def measure_own_models(
+def evaluate_own_models(
     task: Task, data: FederatedData, model_of: Callable[[Int[Array, ""]], Variables], layout: Layout
 ) -> dict[str, Any]:
     """Returns every metric of each client's own model on its hold-out examples, with a leading `N`; NaN without any.
