@@ -11,7 +11,7 @@ from fedjax_sel.client_selection._labels import entropy_of
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 
 __all__ = ["FedEntOpt"]
 
@@ -81,10 +81,10 @@ class FedEntOpt(ClientSelector):
             noise = jax.random.uniform(jax.random.fold_in(key, slot), worth.shape)
             best = jnp.argmax(jnp.where(free & (worth >= worth.max() - TOLERANCE), noise, -1.0))
             pooled = pooled + jnp.where(left[best], state.counts[best], 0.0)
-            client = client.at[slot].set(jnp.where(left[best], best, -1).astype(jnp.int32))
+            client = client.at[slot].set(jnp.where(left[best], best, PAD_CLIENT).astype(jnp.int32))
             return client, left.at[best].set(False), pooled
 
-        begin = (jnp.full(ctx.m, -1, jnp.int32), ctx.available, jnp.zeros(state.counts.shape[1]))
+        begin = (jnp.full(ctx.m, PAD_CLIENT, jnp.int32), ctx.available, jnp.zeros(state.counts.shape[1]))
         client = jax.lax.fori_loop(0, ctx.m, choose, begin)[0]
         return cohort_of(client, client >= 0)
 

@@ -7,7 +7,7 @@ from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 
 __all__ = ["FilFL"]
 
@@ -68,7 +68,7 @@ class FilFL(ClientSelector):
         pool = jnp.where(self.filters(ctx) | ~kept.any(), ctx.available, kept)
         cohort = uniform_m(key, pool, ctx.m)
         mask = cohort.mask & (self.filters(ctx) | (jnp.arange(ctx.m) < self.count(ctx)))
-        return Cohort(jnp.where(mask, cohort.client, -1), mask, jnp.where(mask, cohort.weight, 0.0))
+        return Cohort(jnp.where(mask, cohort.client, PAD_CLIENT), mask, jnp.where(mask, cohort.weight, 0.0))
 
     def accept(
         self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]

@@ -35,7 +35,7 @@ from fedjax_sel.papers.lefl.latent import (
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import jit
-from fedjax_sel.types import Context, PRNGKey, StrategyState
+from fedjax_sel.types import PAD_CLIENT, Context, PRNGKey, StrategyState
 
 SEEN = 100
 """Number of test examples on which models are compared."""
@@ -187,4 +187,4 @@ def draw_cohorts(
 def draw(selector: ClientSelector, state: StrategyState, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
     """Returns a cohort for each key, -1 for an empty slot; compiled once for all seeds."""
     cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)
-    return jnp.where(cohort.mask, cohort.client, -1)
+    return jnp.where(cohort.mask, cohort.client, PAD_CLIENT)
