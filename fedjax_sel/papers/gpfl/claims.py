@@ -122,40 +122,16 @@ def compare_with_baselines(
 
 def judge_accuracy(histories: Histories) -> list[Claim]:
     """Returns the claims of Table II on Fashion-MNIST, as published and fair, and on the origin of the difference."""
+    return [*judge_table(histories), *judge_early(histories), *judge_gap(histories), *judge_steadiness(histories)]
+
+
+def judge_table(histories: Histories) -> list[Claim]:
+    """Returns the claims on the accuracy at the end, in each of the settings."""
     partitions = list_partitions(histories)
-    published, fair, theirs, soon = (
-        compare_with_baselines(histories, AS_PUBLISHED, partitions),
-        compare_with_baselines(histories, "", partitions),
-        compare_with_baselines(histories, THEIRS, partitions),
-        compare_with_baselines(histories, AS_PUBLISHED, partitions, "accuracy_at_15"),
+    published, fair, theirs = (
+        compare_with_baselines(histories, settings, partitions) for settings in (AS_PUBLISHED, "", THEIRS)
     )
-    soon[FEDCOR] = {p: d for p, d in soon[FEDCOR].items() if p not in BEHIND_EARLY}
-    soon = {other: found for other, found in soon.items() if found}
-    halfway = compare_with_baselines(histories, AS_PUBLISHED, partitions, "accuracy_at_50")
-    closed = compare_with_gap(histories, THEIRS, partitions)
-    by_network = compare_with_gap(histories, NETWORK, (SENSITIVE,))
-    steady = {
-        other: {
-            partition: subtract(
-                *(measure_cell(histories, partition, AS_PUBLISHED, m, "deviation_last") for m in (other, GPFL))
-            )
-            for partition in partitions
-            if other != FEDCOR or partition not in AS_STEADY
-        }
-        for other in BASELINES
-    }
-    steady = {other: found for other, found in steady.items() if found}
-    deviation = {
-        p: measure_cell(histories, p, AS_PUBLISHED, GPFL, "deviation_last") for p in partitions if p not in UNSTEADY
-    }
-    little = {p: difference(np.full(len(value), FLUCTUATION), value) for p, value in deviation.items()}
     leads = {p: compare_with(find_lead(histories, p), LEADS[p]) for p in partitions}
-    early = {
-        p: subtract(
-            *(measure_cell(histories, p, AS_PUBLISHED, method, "accuracy_at_15") for method in (FEDCOR, RANDOM))
-        )
-        for p in partitions
-    }
     return [
         make_claim(
             "beats-all-as-published",
@@ -193,6 +169,25 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
             {"GPFL - baseline": describe_each(theirs)},
             rests_on=list_settings(histories, THEIRS),
         ),
+    ]
+
+
+def judge_early(histories: Histories) -> list[Claim]:
+    """Returns the claims on the accuracy after 15 % and half of the rounds, as published."""
+    partitions = list_partitions(histories)
+    soon, halfway = (
+        compare_with_baselines(histories, AS_PUBLISHED, partitions, metric)
+        for metric in ("accuracy_at_15", "accuracy_at_50")
+    )
+    soon[FEDCOR] = {p: d for p, d in soon[FEDCOR].items() if p not in BEHIND_EARLY}
+    soon = {other: found for other, found in soon.items() if found}
+    early = {
+        p: subtract(
+            *(measure_cell(histories, p, AS_PUBLISHED, method, "accuracy_at_15") for method in (FEDCOR, RANDOM))
+        )
+        for p in partitions
+    }
+    return [
         make_claim(
             "ahead-early",
             "After 15 % of the rounds, GPFL is ahead of Random, Pow-d and (except on 2SPC) FedCor on Fashion-MNIST if "
@@ -220,6 +215,15 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
             {"GPFL - baseline": describe_each(halfway)},
             rests_on=list_settings(histories, AS_PUBLISHED),
         ),
+    ]
+
+
+def judge_gap(histories: Histories) -> list[Claim]:
+    """Returns the claims on the origin of the difference between as published and fair."""
+    partitions = list_partitions(histories)
+    closed = compare_with_gap(histories, THEIRS, partitions)
+    by_network = compare_with_gap(histories, NETWORK, (SENSITIVE,))
+    return [
         make_claim(
             "settings-make-the-gap",
             "With GPFL's settings instead of FedCor's, Random closes most (over half) of the gap to GPFL as published",
@@ -243,6 +247,28 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
             },
             rests_on=list_settings(histories, "", NETWORK, AS_PUBLISHED, partitions=(SENSITIVE,)),
         ),
+    ]
+
+
+def judge_steadiness(histories: Histories) -> list[Claim]:
+    """Returns the claims on the largest deviation over the last rounds, as published."""
+    partitions = list_partitions(histories)
+    steady = {
+        other: {
+            partition: subtract(
+                *(measure_cell(histories, partition, AS_PUBLISHED, m, "deviation_last") for m in (other, GPFL))
+            )
+            for partition in partitions
+            if other != FEDCOR or partition not in AS_STEADY
+        }
+        for other in BASELINES
+    }
+    steady = {other: found for other, found in steady.items() if found}
+    deviation = {
+        p: measure_cell(histories, p, AS_PUBLISHED, GPFL, "deviation_last") for p in partitions if p not in UNSTEADY
+    }
+    little = {p: difference(np.full(len(value), FLUCTUATION), value) for p, value in deviation.items()}
+    return [
         make_claim(
             "steadiest",
             "GPFL fluctuates less over the last 10 rounds than Random, Pow-d and (except on 2SPC) FedCor if each "
@@ -325,6 +351,11 @@ def describe_rounds(rounds: np.ndarray, last: int) -> dict[str, float]:
 
 def judge_exploration(histories: Histories) -> list[Claim]:
     """Returns the claims on coverage and selection counts, as published."""
+    return [*judge_coverage(histories), *judge_counts(histories)]
+
+
+def judge_coverage(histories: Histories) -> list[Claim]:
+    """Returns the claims on the rounds until every client was selected."""
     covered = {
         method: {
             partition: measure_cell(histories, partition, AS_PUBLISHED, method, "coverage_round")
@@ -335,13 +366,6 @@ def judge_exploration(histories: Histories) -> list[Claim]:
     soon = {p: difference(np.full(len(v), 50.0), v) for p, v in covered[GPFL].items()}
     last = {p: histories[name_experiment(find_data(histories), p, AS_PUBLISHED), GPFL].rounds for p in covered[GPFL]}
     when = {m: {p: describe_rounds(v, last[p]) for p, v in by.items()} for m, by in covered.items()}
-    there = [p for p in list_partitions(histories) if PARTITIONS[p][1] == FIGURE_4]
-    most, tail = (
-        {p: measure_cell(histories, p, AS_PUBLISHED, method, "most_selected") for p in there}
-        for method in (GPFL, FEDCOR)
-    )
-    longer = {p: difference(most[p], tail[p]) for p in there}
-    linear = {SENSITIVE: measure_cell(histories, SENSITIVE, THEIRS, GROWING, "most_selected")}
     late = compare_coverage(histories, FEDCOR, 200)
     return [
         make_claim(
@@ -381,6 +405,19 @@ def judge_exploration(histories: Histories) -> list[Claim]:
             {"round of full coverage, minus 200": describe_differences(late), "round of full coverage": when[FEDCOR]},
             rests_on=list_settings(histories, AS_PUBLISHED, partitions=late),
         ),
+    ]
+
+
+def judge_counts(histories: Histories) -> list[Claim]:
+    """Returns the claims on how often the client that is selected most often is selected."""
+    there = [p for p in list_partitions(histories) if PARTITIONS[p][1] == FIGURE_4]
+    most, tail = (
+        {p: measure_cell(histories, p, AS_PUBLISHED, method, "most_selected") for p in there}
+        for method in (GPFL, FEDCOR)
+    )
+    longer = {p: difference(most[p], tail[p]) for p in there}
+    linear = {SENSITIVE: measure_cell(histories, SENSITIVE, THEIRS, GROWING, "most_selected")}
+    return [
         make_claim(
             "fedcor-has-a-tail",
             "FedCor selects the client that it selects most often in about 120 of the 500 rounds (± 30 rounds; "
