@@ -14,10 +14,12 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.state import keep_returned
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.alternating import Alternating, fix
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.types import PAD_CLIENT, Cohort
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 RATE, SIZE, ROUNDS = 0.2, 6, 3
@@ -275,3 +277,13 @@ def test_a_module_with_a_trained_part_in_it_is_not_in_evaluation():
     assert body.frozen.names == ("part/head",)
     outputs = [head.logits(personal, jnp.ones((1, 2)), train=True, key=jax.random.key(i)) for i in range(2)]
     assert not np.array_equal(*outputs), "dropout is on while the head is trained"
+
+
+def test_what_members_that_returned_keep_is_replaced_and_nothing_else():
+    client, mask = jnp.array([3, 0, PAD_CLIENT, 1]), jnp.array([True, False, False, True])
+    states = {"a": jnp.arange(5.0), "b": (jnp.zeros((5, 2), int),)}
+    new = {"a": jnp.array([10.0, 11.0, 12.0, 13.0]), "b": (jnp.arange(1, 9).reshape(4, 2),)}
+    kept = keep_returned(states, Cohort(client, mask, jnp.ones(4)), new)
+    assert kept["a"].tolist() == [0.0, 13.0, 2.0, 10.0, 4.0]
+    assert kept["b"][0].tolist() == [[0, 0], [7, 8], [0, 0], [1, 2], [0, 0]]
+    assert keep_returned((), Cohort(client, mask, jnp.ones(4)), ()) == ()
