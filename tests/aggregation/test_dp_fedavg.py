@@ -193,6 +193,18 @@ def test_private_steps_are_optax_s(clients):
     assert np.sqrt(np.mean(noise**2)) == pytest.approx(0.3 * 50 * clip / 5 * np.sqrt(steps), rel=0.5)
 
 
+def test_each_part_of_a_gradient_has_noise_of_its_own_in_default_floats():
+    trained = {"a": jnp.ones((4, 3)), "b": (jnp.zeros(5, jnp.bfloat16), jnp.ones(()))}
+    batch, key = Batch(jnp.zeros((6, 2)), jnp.zeros(6, int), jnp.ones(6, bool)), jax.random.key(3)
+    trainer = DPSGD(0.3, batch_size=4, clip=0.5, noise_multiplier=2.0)
+    still, _ = trainer.batch_gradient(lambda *_: (0.0, (jnp.zeros(()), {})), trained, {}, batch, key)
+    leaves, tree = jax.tree.flatten(trained)
+    keys = jax.random.split(jax.random.split(key)[1], len(leaves))
+    noise = [2.0 * 0.5 * jax.random.normal(k, leaf.shape) / 4 for k, leaf in zip(keys, leaves, strict=True)]
+    assert {leaf.dtype for leaf in jax.tree.leaves(still)} == {jnp.dtype(jnp.float32)}
+    np.testing.assert_array_equal(flat(still), flat(tree.unflatten(noise)))
+
+
 def test_epsilon_is_the_published_one():
     """Abadi et al., 2016, section 4: q = 0.01, σ = 4, T = 10,000, δ = 1e-5 give ε = 1.26.
 
