@@ -141,7 +141,11 @@ def is_whole(value: Any) -> bool:
 
 
 def is_key(value: Any) -> bool:
-    """Returns whether a value is an array of typed random keys."""
+    """Returns whether a value is an array of typed random keys.
+
+    >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0)), is_key(0)
+    (True, False, False)
+    """
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
