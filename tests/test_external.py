@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,35 @@ def test_a_trial_goes_on_to_all_rounds(tmp_path, monkeypatch):
         main.run_all(tmp_path, [(cell, 0)], rounds)
         ran.append(layout.read(results.locate(tmp_path, cell, 0))[0].rounds)
     assert ran == [1, 1, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--stages", "fedavg,other"], "unknown stage other; there are: fedavg, others"),
+        (
+            ["--cells", "mnist-iid-fedavg,mnist-iid-fedprox"],
+            "unknown cell 'mnist-iid-fedprox'; did you mean 'mnist-iid-fedprox-",
+        ),
+        (["--stages", "fedavg", "--cells", "mnist-iid-fednova"], "unknown cell 'mnist-iid-fednova'; did you mean"),
+        (["--seeds", "0"], "--seeds is 0; it must be at least 1"),
+        (["--rounds", "-2"], "--rounds is -2; it must be at least 1"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(given, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(main, "run_all", lambda *_: pytest.fail("something runs"))
+    monkeypatch.setattr(sys, "argv", ["external", "--out", str(tmp_path), *given])
+    with pytest.raises(SystemExit):
+        main.main()
+    assert said in capsys.readouterr().err
+
+
+def test_named_cells_are_run_in_the_order_of_the_stages(tmp_path, monkeypatch):
+    monkeypatch.setattr(main, "run_all", lambda out, wanted, rounds: ran.extend((c.name, s) for c, s in wanted))
+    names, ran = "mnist-labels-fednova,mnist-iid-fedavg", []
+    monkeypatch.setattr(sys, "argv", ["external", "--out", str(tmp_path), "--seeds", "2", "--cells", names])
+    main.main()
+    assert ran == [(name, seed) for name in ("mnist-iid-fedavg", "mnist-labels-fednova") for seed in (0, 1)]
 
 
 def test_without_runs_nothing_is_claimed():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.external.settings import ROUNDS, SEEDS, STAGES, Cell, configure, order_runs
+from fedjax_sel.catalog import check_name
 
 JSON = "niid-bench.json"
 ROOT = Path(__file__).parents[2]
@@ -43,15 +44,18 @@ def main() -> None:
         return write(given.out)
     if given.out is None:
         parser.error("--out is needed, a folder for the runs")
-    wanted = [(cell, seed) for cell, seed in order_runs(stages, range(given.seeds)) if named(cell, given.cells)]
-    if not wanted:
-        parser.error(f"no cell is called {given.cells}; one is called {STAGES['fedavg'][0].name}")
+    for option, number in (("--seeds", given.seeds), ("--rounds", given.rounds)):
+        if number < 1:
+            parser.error(f"{option} is {number}; it must be at least 1")
+    known = [cell.name for stage in stages for cell in STAGES[stage]]
+    names = given.cells.split(",") if given.cells else known
+    try:
+        for name in names:
+            check_name("cell", name, known)
+    except ValueError as error:
+        parser.error(str(error))
+    wanted = [(cell, seed) for cell, seed in order_runs(stages, range(given.seeds)) if cell.name in names]
     run_all(given.out, wanted, given.rounds)
-
-
-def named(cell: Cell, names: str) -> bool:
-    """Returns whether a cell is among the comma-separated names; an empty string includes all cells."""
-    return not names or cell.name in names.split(",")
 
 
 def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
