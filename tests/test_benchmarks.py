@@ -121,6 +121,24 @@ def test_a_workload_that_fails_keeps_what_it_measured_and_the_others_run(tmp_pat
     assert set(json.loads(out.read_text())) == {"flute-lr", "sweep"}
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--only", "flower,fedjack"], "unknown peer fedjack; there are: "),
+        (["--works", "flute"], "unknown workload flute; there are: flute-lr, "),
+        (["--repeats", "0"], "--repeats is 0; it must be at least 1"),
+    ],
+)
+def test_peers_and_workloads_that_do_not_exist_are_refused_before_any_runs(given, said, monkeypatch, capsys):
+    from benchmarks.peers import __main__ as command
+
+    monkeypatch.setattr(command, "call", lambda *_, **__: pytest.fail("something runs"))
+    monkeypatch.setattr(sys, "argv", ["peers", *given])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert said in capsys.readouterr().err
+
+
 def test_a_turn_is_kept_beside_those_before(tmp_path, monkeypatch):
     from benchmarks.peers import __main__ as command
 

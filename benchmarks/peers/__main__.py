@@ -118,8 +118,13 @@ def main() -> None:
         else:
             Path(given.ours[1]).write_text(json.dumps(work.ours(given.ours[0], given.quick)))
         return
-    names, found = given.only.split(","), {}
-    for name in given.works.split(","):
+    names, works, found = given.only.split(","), given.works.split(","), {}
+    for what, chosen, known in (("peer", names, PEERS), ("workload", works, WORKS)):
+        if unknown := set(chosen) - set(known):
+            parser.error(f"unknown {what} {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
+    if given.repeats < 1:
+        parser.error(f"--repeats is {given.repeats}; it must be at least 1")
+    for name in works:
         with tempfile.TemporaryDirectory() as scratch:
             call("--export", name, scratch, quick=given.quick)
             source, out = Path(scratch) / f"{name}.npz", Path(scratch) / "out.json"
