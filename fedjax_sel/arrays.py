@@ -40,7 +40,7 @@ def expand(array: Any, like: Any) -> Any:
     >>> expand(jnp.ones(3), jnp.ones((3, 4, 5))).shape
     (3, 1, 1)
     """
-    return array.reshape(*array.shape, *(1,) * (like.ndim - array.ndim))
+    return array.reshape(array.shape + (1,) * (like.ndim - array.ndim))
 
 
 def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Array, "..."]:

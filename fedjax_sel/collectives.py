@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from fedjax_sel.types import Variables
@@ -45,9 +46,15 @@ def gather(part: Any, length: int, axis: int = 0) -> Any:
 
 
 def find_best(mine: tuple) -> tuple:
-    """Returns, of what each of the clients' devices has, that with the largest first entry; the first of equals."""
-    of_all = jax.lax.all_gather(mine, CLIENTS)
-    return jax.tree.map(lambda leaf: leaf[jnp.argmax(of_all[0])], of_all)
+    """Returns, of what each of the clients' devices has, that with the largest first entry; the first of equals.
+
+    All entries are of types in `WORDS`, and the first is a number; they are one message.
+    """
+    of_all = jax.lax.all_gather(jnp.concatenate([as_word(leaf).ravel() for leaf in mine]), CLIENTS)
+    best = of_all[jnp.argmax(from_word(of_all[:, 0], mine[0].dtype))]
+    ends = np.cumsum([leaf.size for leaf in mine])
+    parts = zip(mine, jnp.split(best, ends[:-1]), strict=True)
+    return tuple(from_word(words.reshape(leaf.shape), leaf.dtype) for leaf, words in parts)
 
 
 def exchange(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:

@@ -23,7 +23,7 @@ BLOCK = 16_384
 """Clients in a block. A CPU copies what it multiplies, beyond 32 MiB into memory that is new each time."""
 
 MANY = 65_536
-"""Beyond so many clients, they are divided among devices: each choice waits for two messages of 10 to 50 µs."""
+"""Beyond this many clients, they are divided among devices: each choice waits for two messages of 10 to 50 µs."""
 
 
 def count_parts(n: int) -> int:

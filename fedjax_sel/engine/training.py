@@ -151,8 +151,8 @@ def accept_updates(
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
     rates = rates_of(experiment, data)
-    extra = rates.extra_up / (rates.upload + rates.extra_up)  # late members were still sending
-    upload = jnp.where(work.returned & ~merged.mask, extra, 1.0) * work.spent.upload
+    part = rates.extra_up / (rates.upload + rates.extra_up)  # late members were still sending
+    upload = jnp.where(work.returned & ~merged.mask, part, 1.0) * work.spent.upload
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 
 

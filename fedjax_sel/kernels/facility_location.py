@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.types import PRNGKey
 
 ROUNDING = 1e-6
-"""Costs that differ by a smaller fraction are tied: rounding, in which layouts of a run differ, decides nothing."""
+"""Costs that differ by a smaller fraction are tied, so that rounding, in which layouts differ, settles no tie."""
 
 
 def pairwise_distances(point: Float[Array, "N k"]) -> Float[Array, "N N"]:
@@ -59,8 +59,7 @@ def locate_in_groups(
 
     In every group, facilities are chosen one after the other to lower `Σ_i min_{j ∈ S} D_ij` over its served points;
     all groups take their steps together. The greedy set achieves at least `1 - 1/e` of the best set's cost reduction.
-    Ties (`ROUNDING`) are broken at random. A point whose distance from itself is NaN
-    is neither a facility nor served.
+    Ties (`ROUNDING`) are broken at random. A point whose distance from itself is NaN is neither a facility nor served.
 
     Args:
       key: for ties, and for the choice of examined points.

@@ -195,6 +195,9 @@ def test_a_choice_divided_between_devices_is_the_same(monkeypatch):
         np.testing.assert_allclose(score, expected[1], rtol=1e-5, atol=1e-6)
         empty += int(np.isinf(score).any())
     assert 3 < empty < 47
+    text = choose.lower(*args).compile().as_text()
+    assert text.count(" all-gather(") == 1, "the best of each device"
+    assert text.count(" all-reduce(") == 2, "the sum before all choices, and that of each"
 
 
 def test_a_run_with_divided_clients_is_the_same(monkeypatch):

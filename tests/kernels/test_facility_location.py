@@ -93,7 +93,7 @@ def test_equal_points_are_each_their_own_cluster_and_equal_choices_are_settled_a
     assert set(locate(jax.random.split(KEY, 60)).tolist()) == set(range(6))
 
 
-def test_rounding_settles_no_tie():
+def test_rounding_settles_no_tie_between_facilities():
     """Either of two points that are nearest to each other represents both for the same cost."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.normal(size=(12, 3)), 2, axis=0) * 10

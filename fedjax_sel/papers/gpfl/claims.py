@@ -219,7 +219,7 @@ def judge_early(histories: Histories) -> list[Claim]:
 
 
 def judge_gap(histories: Histories) -> list[Claim]:
-    """Returns the claims on the origin of the difference between as published and fair."""
+    """Returns the claims on the origin of the difference between the accuracies as published and in fair settings."""
     partitions = list_partitions(histories)
     closed = compare_with_gap(histories, THEIRS, partitions)
     by_network = compare_with_gap(histories, NETWORK, (SENSITIVE,))

@@ -185,6 +185,6 @@ def draw_cohorts(
 
 @jit()
 def draw(selector: ClientSelector, state: StrategyState, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
-    """Returns a cohort for each key, -1 for an empty slot; compiled once for all seeds."""
+    """Returns a cohort for each key, `PAD_CLIENT` for an empty slot; compiled once for all seeds."""
     cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)
     return jnp.where(cohort.mask, cohort.client, PAD_CLIENT)
