@@ -22,7 +22,7 @@ from fedjax_sel.pytree import Scalar
 BLOCK = 16_384
 """Clients in a block. A CPU copies what it multiplies, beyond 32 MiB into memory that is new each time."""
 
-MANY = 65_536
+MANY = 32_768
 """Beyond this many clients, they are divided among devices: each choice waits for two messages of 10 to 50 µs."""
 
 
