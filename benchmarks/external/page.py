@@ -23,6 +23,13 @@ REASONS: dict[Key, str] = {
         "dirichlet",
         "fednova",
     ): "The published deviation is rounded: with .123 instead of .12, the interval would hold 0.",
+    (
+        "mnist",
+        "dirichlet",
+        "fedprox",
+    ): "The published number is of the best of four μ, ours of 0.01 alone, which ends as "
+    "FedAvg does here; and its deviation, 0.02, is the smallest of the table: with 0.05, as FedAvg has on IID, the "
+    "interval would hold 0.",
     ("fashion_mnist", "labels", "scaffold"): "33.80 ± 41.22 are two runs that collapsed to chance (10 %) and one of "
     "81.4. Whether a run collapses decides the mean.",
     ("fashion_mnist", "labels", "fedavg"): "This is the best of 50 rounds of a curve that jumps from round to round, "
