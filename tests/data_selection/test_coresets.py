@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fedjax_sel as fs
 from fedjax_sel.data_selection.craig import CRAIG
 from fedjax_sel.data_selection.fed_core import FedCore
 from fedjax_sel.data_selection.grad_match import GradMatch
@@ -198,3 +199,18 @@ def test_a_coreset_is_kept_for_some_rounds():
     np.testing.assert_array_equal(weights[0], weights[2])
     assert (weights[2] != weights[3]).any()
     assert bool(CRAIG().asks((), jnp.int32(7)))
+
+
+def test_layouts_choose_the_same_examples():
+    """Examples that are nearest to each other represent both for the same cost; passes of other lengths round apart."""
+    digits = fs.load("digits", num_examples=400)
+    task = fs.Task.on(fs.models.MLP(classes=10, hidden=(5,)), digits)
+    trainer = fs.local_training.SGD(batch_size=4)
+    experiment = fs.Experiment(
+        task, data_selection=FedCore(fraction=0.8), local_training=trainer, cohort_size=3, rounds=2
+    )
+    federation = fs.Federation(digits, fs.partition.Iid(6))
+    together = fs.simulate(experiment, federation, seeds=[3, 8])
+    in_turn = fs.simulate(experiment, federation, seeds=[3, 8], layout=fs.Layout(clients=1, seeds="scan", examples=37))
+    np.testing.assert_allclose(in_turn["training_loss"], together["training_loss"], rtol=1e-4)
+    np.testing.assert_allclose(in_turn["loss"], together["loss"], rtol=1e-4)
