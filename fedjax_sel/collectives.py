@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
 from fedjax_sel.types import Variables
@@ -21,6 +23,27 @@ def count_devices() -> int:
         return jax.lax.axis_size(CLIENTS)
     except NameError:  # no such axis
         return 1
+
+
+def map_parts(f: Callable[..., Any], whole: Any, *rest: Any, devices: Sequence[Any]) -> Any:
+    """Returns `f(whole, *rest)`, where `f` keeps a leading axis, which is divided among devices of this process.
+
+    Each device has all of `rest`. With fewer than two devices, nothing is divided.
+    """
+    if len(devices) < 2:
+        return f(whole, *rest)
+    length, axes = jax.tree.leaves(whole)[0].shape[0], (jax.sharding.AxisType.Auto,)
+
+    def mine(whole, *rest):
+        return gather(f(share(whole, len(devices)), *rest), length)
+
+    return jax.shard_map(
+        mine,
+        mesh=jax.make_mesh((len(devices),), (CLIENTS,), axes, devices=devices),
+        in_specs=PartitionSpec(),
+        out_specs=PartitionSpec(),
+        check_vma=False,  # what is gathered agrees on all devices
+    )(whole, *rest)
 
 
 def share(whole: Any, among: int, axis: int = 0) -> Any:

@@ -335,7 +335,8 @@ class Host:
       data: the clients' examples, and public examples where the federation has some.
       variables: the initial global model.
       trainer: how clients train in the run.
-      side_by_side: how many clients' models the run trains at once; None: those of a whole cohort.
+      side_by_side: how many clients' models a device trains at once; None: those of a whole cohort.
+      devices: those that share work over clients (`collectives.map_parts`); empty: the first one has all of it.
     """
 
     task: Task
@@ -343,6 +344,7 @@ class Host:
     variables: Variables
     trainer: Any = None
     side_by_side: int | None = None
+    devices: tuple[Any, ...] = ()
 
 
 class Upfront(Pytree):
@@ -396,7 +398,10 @@ class ClientSelector(Strategy):
         return ()
 
     def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns the shapes and types of the state of `init`; override it if `init` does much work on the host."""
+        """Returns the shapes and types of the state of `init`; override it if `init` does much work on the host.
+
+        A run that resumes then asks for this instead of calling `init` again.
+        """
         try:
             return jax.eval_shape(
                 lambda key: self.init(

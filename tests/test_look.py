@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from html.parser import HTMLParser
 from unittest.mock import Mock
@@ -307,7 +308,7 @@ def test_the_bar_says_how_long_it_compiles_and_what_is_left(monkeypatch):
     assert shown[-1] == "accuracy 1.0000"
 
 
-@pytest.mark.parametrize(("silence", "terminal", "expected"), [(0.0, False, 1), (60.0, False, 0), (0.0, True, 0)])
+@pytest.mark.parametrize(("silence", "terminal", "expected"), [(1e-9, False, 1), (60.0, False, 0), (1e-9, True, 0)])
 def test_a_log_hears_of_a_long_run_between_its_chunks(silence, terminal, expected, monkeypatch):
     from rich.console import Console
 
@@ -326,3 +327,38 @@ def test_a_log_hears_of_a_long_run_between_its_chunks(silence, terminal, expecte
         bar.after_central_iteration(history(100))  # the bar's last state says it
         assert console.file.getvalue().count("round 100") == 0
     assert said.count("2/9 my [cell]: round 10 of 100 · accuracy 1.0000 · ") == expected
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_log_hears_what_a_run_waits_for(terminal, monkeypatch):
+    from rich.console import Console
+
+    from fedjax_sel.report import progress
+
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+
+    def wait_for(line, seconds=20.0):
+        end = progress.time.monotonic() + seconds
+        while line not in console.file.getvalue() and progress.time.monotonic() < end:
+            progress.time.sleep(0.01)
+        return line in console.file.getvalue()
+
+    with progress.show_progress(console, "my [cell]", 100, announce=False) as bar:
+        assert wait_for("my [cell]: before round 0 (", 20.0 if not terminal else 0.5) != terminal
+        bar.on_train_begin(History((0,), {}, np.zeros((1, 0, 1), int), 3))
+        assert wait_for("my [cell]: compiling (", 20.0 if not terminal else 0.5) != terminal
+    names = [thread.name for thread in threading.enumerate()]
+    assert "progress" not in names
+
+
+def test_a_bar_of_nothing_to_run_says_nothing():
+    from rich.console import Console
+
+    from fedjax_sel.report import progress
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with progress.show_progress(console, "mine", 3) as bar:
+        bar.move_to(3)
+    assert "3/3" in console.file.getvalue()
+    assert progress.BEFORE not in console.file.getvalue().splitlines()[-1]

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
+from fedjax_sel.collectives import map_parts
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.protocols import ClientSelector, Host, Upfront
 from fedjax_sel.pytree import Scalar, jit, param, static
@@ -134,10 +135,22 @@ class LEFL(ClientSelector):
     ) -> Any:
         """Returns `read(task, variables, inputs)` of some clients' models after the pre-phase, with a leading `k`."""
         data = jax.tree.map(jnp.asarray, host.data)
-        trainer, side_by_side = self.pre_trainer(host), min(host.side_by_side or ctx.m, len(clients))
-        return map_trained_models(
-            read, host.task, data, trainer, host.variables, inputs, clients, key, ctx.rounds, side_by_side=side_by_side
+        devices = host.devices[: len(clients)]
+        most = min(host.side_by_side or ctx.m, -(-len(clients) // max(1, len(devices))))
+        found = map_trained_models(
+            read,
+            host.task,
+            data,
+            self.pre_trainer(host),
+            host.variables,
+            inputs,
+            clients,
+            key,
+            ctx.rounds,
+            side_by_side=most,
+            devices=devices,
         )
+        return jax.tree.map(jnp.asarray, jax.device_get(found))  # on one device again
 
     def pre_trainer(self, host: Host) -> Any:
         """Returns the run's trainer with the pre-phase's epochs; raises `ValueError` if it does not count epochs."""
@@ -186,7 +199,7 @@ def predict_log_probs(task: Task, variables: Variables, examples: Rows) -> Float
     return jax.nn.log_softmax(task.logits(variables, examples))
 
 
-@jit(static_argnames=("read", "side_by_side"))
+@jit(static_argnames=("read", "side_by_side", "devices"))
 def map_trained_models(
     read: Callable[[Task, Variables, Any], Any],
     task: Task,
@@ -199,6 +212,7 @@ def map_trained_models(
     rounds: Int[Array, ""],
     *,
     side_by_side: int,
+    devices: tuple[Any, ...] = (),
 ) -> Any:
     """Returns `read(task, variables, inputs)` of each client's model after its training; compiled once for all seeds.
 
@@ -210,17 +224,22 @@ def map_trained_models(
       clients: which clients train.
       key: from which each client's own is derived.
       rounds: of the run, for the trainer's schedule.
-      side_by_side: clients that train at once.
+      side_by_side: clients that train at once on a device.
+      devices: those that share the clients; empty: the first one trains all.
     """
-    plan = trainer.plan(data.num_examples, data.longest, jnp.int32(0), rounds)
 
-    def train(i):  # Alg. 1, client side
-        examples, own = Examples(data, *data.examples_of(i)).fetch(), jax.tree.map(lambda leaf: leaf[i], plan)
-        key_client = jax.random.fold_in(key, i)
-        update = trainer.train(key_client, task, variables, examples, own, num_steps=plan.steps.max())  # step 2
-        return read(task, jax.tree.map(jnp.add, variables, update.delta), inputs)  # step 3
+    def train_part(clients, task, data, trainer, variables, inputs, key, rounds):
+        plan = trainer.plan(data.num_examples, data.longest, jnp.int32(0), rounds)
 
-    return jax.lax.map(train, clients, batch_size=side_by_side)
+        def train(i):  # Alg. 1, client side
+            examples, own = Examples(data, *data.examples_of(i)).fetch(), jax.tree.map(lambda leaf: leaf[i], plan)
+            key_client = jax.random.fold_in(key, i)
+            update = trainer.train(key_client, task, variables, examples, own, num_steps=plan.steps.max())  # step 2
+            return read(task, jax.tree.map(jnp.add, variables, update.delta), inputs)  # step 3
+
+        return jax.lax.map(train, clients, batch_size=side_by_side)
+
+    return map_parts(train_part, clients, task, data, trainer, variables, inputs, key, rounds, devices=devices)
 
 
 def cluster_clients(features: Float[np.ndarray, "N d"], k: int) -> Int[np.ndarray, "N"]:

@@ -53,7 +53,7 @@ class Point:
     """A run between two chunks.
 
     Attributes:
-      round: number of the next round, from 0.
+      round: number of the next round, from 0; 0: clients have not trained in a round yet.
       state: state of all seeds, with a leading `R`.
       measured: everything measured so far, each array with leading `R`, `round`.
       seconds: seconds spent so far.
@@ -147,7 +147,7 @@ class Checkpoints:
                 self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); {instead}")
                 continue
             found = arrays[ABOUT + "mark"].tobytes().hex()
-            ends = (number, self.rounds()[-1])  # if the end itself is damaged, an earlier point of the same run counts
+            ends = {number, self.rounds()[-1]} - {0}  # if the end itself is damaged, an earlier point counts
             ended = found != mark and mark_of_ended is not None and found in map(mark_of_ended, ends)
             if found != mark and not ended:
                 raise ValueError(f"{path} is a checkpoint {tell_difference(arrays)}, or use another folder")

@@ -48,6 +48,9 @@ from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 from fedjax_sel.types import Variables
 
+LONG = 30.0
+"""Least seconds before round 0 that are kept, by a checkpoint of the state before it."""
+
 
 def simulate(
     experiment: Experiment,
@@ -108,20 +111,20 @@ def sweep(
         how.checkpoints.check_folder()
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
-    mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else None
-    if is_distributed() and mark_at is not None:
+    mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else lambda rounds: ""
+    if is_distributed():
         wait_for_all()
         check_same_run(mark_at(program.first.rounds))
-    state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
+    point, upfront = begin_or_resume(program, how, mark_at)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
     memory = {}
     if not how.debug:
         warn_native_convolutions(program.first.task, drawn[0].like)
-        program, memory["memory"] = program.settle_program(state, how.memory, how.examples_on)
+        program, memory["memory"] = program.settle_program(point.state, how.memory, how.examples_on)
     about = describe(program, drawn[0]) | memory
     recorder = Recorder(program, rates_of(program.first, drawn[0]), upfront)
-    history = run_rounds(program, state, recorder, about, how, mark_at, began)
+    history = run_rounds(program, point, recorder, about, how, mark_at(program.first.rounds), began)
     histories = split_history(history, len(experiments))
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)
@@ -158,37 +161,49 @@ def check_checkpoints(
         how.checkpoints.check(mark_at(program.first.rounds), mark_at)
 
 
+def begin_or_resume(
+    program: Program, how: Execution, mark_at: Callable[[int], str]
+) -> tuple[Point, dict[str, np.ndarray]]:
+    """Returns the newest point of a program, or its beginning, and what clients paid before round 0, by metric.
+
+    A selector that declares the shape of its state does not repeat its work before round 0 if the program resumes.
+    """
+    runs = program.experiments, program.drawn, program.keys, program.layout
+    if how.checkpoints is not None and how.checkpoints.rounds():
+        like, upfront = init_runs(*runs, only_like=True)
+        point = restore_point(program, like, how.checkpoints, mark_at)
+        if point is not None:
+            return point, upfront
+    state, upfront = init_runs(*runs)
+    return Point(0, state, {}, 0.0), upfront
+
+
 def run_rounds(
     program: Program,
-    state: RoundState,
+    point: Point,
     recorder: Recorder,
     about: dict[str, Any],
     how: Execution,
-    mark_at: Callable[[int], str] | None,
+    mark: str,
     began: float,
 ) -> History:
     """Runs all rounds of a program, with callbacks and checkpoints between chunks, and returns the history.
 
     Args:
       program: what is run.
-      state: of all runs before round 0; a checkpoint of `how`, if there is one, replaces it.
+      point: from where it goes on.
       recorder: writes the history.
       about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
-      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints.
+      mark: mark of the run, for its checkpoints.
       began: when the run began, by `time.perf_counter`.
     """
     rounds, length = program.first.rounds, program.length
-    first, spent, mark = 0, 0.0, ""
+    first, spent, state = point.round, point.seconds, point.state
+    if first:
+        about = {**about, "seconds": spent, "resumed_at": first}
+    recorder.restore(point.measured)
     history = recorder.write(about)
-    if how.checkpoints is not None and mark_at is not None:
-        mark = mark_at(rounds)
-        point = restore_point(program, state, how.checkpoints, mark, mark_at)
-        if point is not None:
-            first, spent, state = point.round, point.seconds, point.state
-            about = {**about, "seconds": spent, "resumed_at": first}
-            recorder.restore(point.measured)
-            history = recorder.write(about)
     wait_for_all()
     check_same(first)
     shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
@@ -196,8 +211,11 @@ def run_rounds(
     # A callback may have ended the run, which was then killed before the end was recorded: end it again here.
     known = replace(history, variables=copy_models(program, state.variables)) if shows else history
     ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
+    took = time.perf_counter() - began
     shared, together, keys, state = program.place(state)
     try:
+        if how.checkpoints is not None and how.checkpoints.saved is None and any_process(took > LONG):
+            how.checkpoints.save(Point(0, state, {}, took), mark)
         if first < rounds and not (ended or how.debug):  # compiled here, run below
             with name_operation():
                 lowered = run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static)
@@ -250,7 +268,7 @@ def mark_program(program: Program) -> Callable[[int], str]:
 
 
 def restore_point(
-    program: Program, state: RoundState, checkpoints: Checkpoints, mark: str, mark_at: Callable[[int], str]
+    program: Program, like: RoundState, checkpoints: Checkpoints, mark_at: Callable[[int], str]
 ) -> Point | None:
     """Returns the newest point of a program, or the end of the same program with fewer rounds; None: there is none.
 
@@ -258,7 +276,7 @@ def restore_point(
       ValueError: as `Checkpoints.restore`; or a finished run cannot be given more rounds (`check_more_rounds`).
     """
     first = program.first
-    point = checkpoints.restore(state, mark, mark_at)
+    point = checkpoints.restore(like, mark_at(first.rounds), mark_at)
     if point is None or not point.ended:
         return point
     check_more_rounds(first.parts, point.round, first.rounds)

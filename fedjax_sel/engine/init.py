@@ -31,16 +31,28 @@ from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 
 
 def init_runs(
-    experiments: Sequence[Experiment], drawn: Sequence[FederatedData], keys: PRNGKey, layout: Layout
+    experiments: Sequence[Experiment],
+    drawn: Sequence[FederatedData],
+    keys: PRNGKey,
+    layout: Layout,
+    *,
+    only_like: bool = False,
 ) -> tuple[RoundState, dict[str, np.ndarray]]:
-    """Returns the state of every run before round 0, with a leading `R`, and what it cost the clients, by metric."""
+    """Returns the state of every run before round 0, with a leading `R`, and what it cost the clients, by metric.
+
+    Args:
+      experiments, drawn: of every run.
+      keys: Key["R"], of the seeds.
+      layout: how the runs are laid out.
+      only_like: whether the states may have any content, so that selectors that know their state's shape do no work.
+    """
     variables = compiled_variables(experiments[0].task, keys, example=shape_example(drawn[0]))
     selector_states, prepared, costs = [], [], []
     longest = max(data.longest for data in drawn)  # states per example are equally long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own, key = take_run((variables, keys), i)
         state, paid = init_selector(
-            experiment, data, *selector_inputs(experiment, data, key, own, layout.clients, longest)
+            experiment, data, *selector_inputs(experiment, data, key, own, layout, longest), only_like=only_like
         )
         selector_states.append(state)
         prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), key, own))
@@ -135,13 +147,14 @@ def init_states(
 
 
 def init_selector(
-    experiment: Experiment, data: FederatedData, key: PRNGKey, ctx: Context, host: Host
+    experiment: Experiment, data: FederatedData, key: PRNGKey, ctx: Context, host: Host, *, only_like: bool = False
 ) -> tuple[StrategyState, dict[str, float]]:
     """Returns the client selector's state for one seed, and what it cost the clients before round 0, by metric.
 
     Args:
       experiment, data: of one run.
       key, ctx, host: as returned by `selector_inputs`.
+      only_like: as for `init_runs`.
     """
     selector, task = experiment.client_selection, experiment.task
     signals, upfront = selector.signals().at("upfront"), {}
@@ -158,8 +171,12 @@ def init_selector(
         numbers = {name: value.size / data.num_clients for name, value in upfront.items()}
         add_costs(costs, price_upfront(charge_signals(signals, numbers, task, data), data, "selection_"))
     with see_strategy(selector), refuse_global_random_numbers(NOT_REPEATED):
-        state = selector.init(key, ctx, host, **upfront)
-        check_init(selector, state)
+        if only_like and overrides(selector, "state_shape"):
+            like = selector.state_shape(key, ctx, host)
+            state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        else:
+            state = selector.init(key, ctx, host, **upfront)
+            check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.like):
@@ -207,17 +224,18 @@ def selector_inputs(
     data: FederatedData,
     seed: PRNGKey,
     variables: Variables,
-    side_by_side: int | None = None,
+    layout: Layout | None = None,
     longest: int | None = None,
 ) -> tuple[PRNGKey, Context, Host]:
     """Returns the arguments of a selector's initialisation before round 0, for one seed.
 
     Args:
       experiment, data, seed, variables: of one run.
-      side_by_side: how many clients' models may be trained at once; None: those of a whole cohort.
+      layout: how the run is laid out; None: nobody trains before round 0.
       longest: the most examples of any client of any run; None: of this run.
     """
-    host = Host(experiment.task, data, variables, experiment.local_training, side_by_side)
+    at_once, devices = (None, ()) if layout is None else (layout.clients, layout.own_devices())
+    host = Host(experiment.task, data, variables, experiment.local_training, at_once, devices)
     alike = replace(data, longest=longest or data.longest)  # the context is the same, and seeds share a program
     return key_for(seed, Purpose.SELECTOR), compiled_context(experiment, alike, seed, jnp.int32(0)), host
 

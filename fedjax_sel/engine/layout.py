@@ -70,6 +70,11 @@ class Layout:
         axes = (jax.sharding.AxisType.Auto,) * 2
         return jax.make_mesh(self.shares, (SEEDS, CLIENTS), axes, devices=jax.devices()[: math.prod(self.shares)])
 
+    def own_devices(self) -> tuple[Any, ...]:
+        """Returns the devices in use, if this process has all of them; otherwise none."""
+        found = tuple(self.devices().devices.flat)
+        return found if {one.process_index for one in found} == {jax.process_index()} else ()
+
     def sharding(self, has_own: bool) -> NamedSharding:
         """Returns the sharding of an array on the mesh: divided along its leading seeds, or replicated."""
         divided = has_own and self.shares[0] > 1  # programs return what is whole on one device as replicated

@@ -142,7 +142,7 @@ class Program:
         example = shape_example(data)
         variables = jax.eval_shape(lambda keys: init_variables(experiment.task, keys, example), self.keys[:1])
         own = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), variables)
-        key, ctx, host = selector_inputs(experiment, data, self.keys[0], own, self.layout.clients)
+        key, ctx, host = selector_inputs(experiment, data, self.keys[0], own, self.layout)
         selector = experiment.client_selection.state_shape(key, ctx, host)
         stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), selector)
         data = replace(data, longest=self.together.longest)

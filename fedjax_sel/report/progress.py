@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ from fedjax_sel.report.quantities import format_bytes, format_count, format_seco
 
 SILENCE = 60.0
 """Seconds without output after which a log, which has no moving bar, gets a line."""
+
+BEFORE = "before round 0"
+"""What a bar shows until a run begins: data are placed, and selectors may train every client."""
 
 
 class Bar:
@@ -93,8 +97,7 @@ class Bar:
 
     def _speak(self, rounds: int, news: str) -> None:
         console, of = self._progress.console, "" if self._rounds is None else f" of {self._rounds}"
-        moves = console.is_terminal or console.is_jupyter
-        if moves or time.monotonic() - self._spoke < SILENCE or rounds == self._rounds:
+        if is_moving(console) or time.monotonic() - self._spoke < SILENCE or rounds == self._rounds:
             return
         self._spoke = time.monotonic()
         (name,) = (task.description for task in self._progress.tasks if task.id == self._task)
@@ -107,8 +110,9 @@ class Bar:
         return Bar(self._progress, self._task, announce=announce, label=label, place=place)
 
     def move_to(self, place: float) -> None:
-        """Moves the bar to a position."""
-        self._progress.update(self._task, completed=place)
+        """Moves the bar to a position, also if nothing was left to run."""
+        idle = self._progress.tasks[0].fields["news"] == BEFORE
+        self._progress.update(self._task, completed=place, **({"news": "", "since": None} if idle else {}))
 
     def _show(self, rounds: int, news: str, since: float | None = None) -> None:
         self._progress.update(self._task, completed=self._place(rounds), news=self._label + news, since=since)
@@ -121,6 +125,39 @@ class News(ProgressColumn):
         """Returns the text, as in "compiling (12 s)"."""
         news, since = task.fields["news"], task.fields.get("since")
         return Text(news if since is None else f"{news} ({time.monotonic() - since:.0f} s)")
+
+
+def is_moving(console: Console) -> bool:
+    """Returns whether a bar moves there; otherwise it is a log."""
+    return console.is_terminal or console.is_jupyter
+
+
+@contextmanager
+def report_waiting(bars: Progress) -> Iterator[None]:
+    """Prints in a log what a run waits for, after `SILENCE` seconds of it, then after twice as many, and so on."""
+    over = threading.Event()
+
+    def watch() -> None:
+        waits, pause = None, SILENCE
+        while not over.wait(SILENCE / 60):
+            (task,) = bars.tasks
+            since = task.fields["since"]
+            if since != waits:
+                waits, pause = since, SILENCE
+            if since is not None and time.monotonic() - since >= pause:
+                pause *= 2
+                line = f"{task.description}: {News().render(task)}"
+                bars.console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    if not is_moving(bars.console):
+        watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if watcher.is_alive():
+            watcher.join()
 
 
 @contextmanager
@@ -141,10 +178,11 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, expand=True) as bars:
-        task = bars.add_task(label, total=rounds, news="", since=None)
+        task = bars.add_task(label, total=rounds, news=BEFORE, since=time.monotonic())
         try:
-            yield Bar(bars, task, announce=announce, rounds=rounds)
+            with report_waiting(bars):
+                yield Bar(bars, task, announce=announce, rounds=rounds)
         except BaseException:
-            if not bars.tasks[0].fields["news"]:  # it ended before anything ran
+            if bars.tasks[0].fields["news"] == BEFORE:
                 bars.update(task, visible=False)
             raise

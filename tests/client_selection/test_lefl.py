@@ -9,10 +9,14 @@ import pytest
 from scipy import stats
 
 from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
+from fedjax_sel.client_selection import lefl
 from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
-from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
+from fedjax_sel.client_selection.lefl import LEFL, cluster_clients, predict_log_probs
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import Uniform as UniformLaw
+from fedjax_sel.engine import driver
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training.alternating import Alternating
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
@@ -21,6 +25,7 @@ from fedjax_sel.types import Context
 KEY = jax.random.key(0)
 DIGITS = load("digits")
 LAW = partition.LabelGroups(24, 2)
+PRE_PHASE = jnp.log(jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(10), (24, 150)), jnp.float32))
 PUBLIC = np.random.default_rng(0).permutation(DIGITS.x.ravel()).reshape(-1, 64)[:150]
 
 
@@ -233,6 +238,93 @@ def test_the_pre_phase_is_compiled_once_for_all_seeds():
     before = map_trained_models.programs
     simulate(experiment(LEFL(epochs=4)), federation(data_seed=1), seeds=3)
     assert map_trained_models.programs == before + 1
+
+
+@pytest.mark.skipif(jax.local_device_count() < 2, reason="needs two devices")
+@pytest.mark.parametrize("clients", [1, 2, 5, 24])
+@pytest.mark.parametrize("side_by_side", [1, None])
+def test_devices_share_the_clients_of_the_pre_phase(clients, side_by_side):
+    from fedjax_sel.engine.init import selector_inputs
+
+    one, data = experiment(LEFL()), federation().draw(0)
+    variables = one.task.init(jax.random.key(0), data.x)
+    layout, some = Layout(clients=side_by_side, mesh=(1, 2)), jnp.arange(24)[::-1][:clients]
+    key, ctx, host = selector_inputs(one, data, jax.random.key(0), variables, layout)
+    assert host.devices == tuple(jax.local_devices()[:2])
+    undivided = dataclasses.replace(host, devices=())
+    both, first = (LEFL().run_pre_phase(predict_log_probs, PUBLIC, some, key, ctx, of) for of in (host, undivided))
+    assert both.shape == (clients, 150, 10)
+    np.testing.assert_allclose(both, first, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(jax.local_device_count() < 2, reason="needs two devices")
+def test_a_run_lends_the_pre_phase_its_devices(monkeypatch):
+    seen = []
+    monkeypatch.setattr(LEFL, "soft_labels", lambda self, key, ctx, host: seen.append(host) or PRE_PHASE)
+    devices = jax.local_device_count()
+    for mesh in [(1, devices), (devices, 1)]:
+        simulate(experiment(LEFL(), rounds=1), federation(), seeds=1, mesh=mesh)
+        assert seen.pop().devices == tuple(jax.local_devices())
+
+
+def no_pre_phase(monkeypatch):
+    def fail(*args, **kwargs):
+        pytest.fail("the pre-phase runs again")
+
+    monkeypatch.setattr(lefl, "map_trained_models", fail)  # a method of its own would make it another selector
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.selections, other.selections)
+    for name in one.metrics:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    jax.tree.map(np.testing.assert_array_equal, one.variables, other.variables)
+
+
+def test_a_run_that_resumes_does_not_repeat_the_pre_phase(tmp_path, monkeypatch):
+    given = {"seeds": 2, "chunk": 1, "checkpoints": Checkpoints(tmp_path, pause=0)}
+    whole = simulate(experiment(LEFL()), federation(), seeds=2, chunk=1)
+    simulate(experiment(LEFL()), federation(), callbacks=[lambda history: history.rounds == 1], **given)
+    no_pre_phase(monkeypatch)
+    rest = simulate(experiment(LEFL()), federation(), **given)
+    assert rest.about["resumed_at"] == 1
+    assert_same(whole, rest)
+
+
+class Fails:
+    def on_compiled(self, history):
+        raise RuntimeError("the machine is lost")
+
+
+def test_what_took_long_before_round_0_is_kept(tmp_path, monkeypatch):
+    given = {"seeds": 2, "chunk": 1, "checkpoints": Checkpoints(tmp_path)}
+    whole = simulate(experiment(LEFL()), federation(), seeds=2, chunk=1)
+    with pytest.raises(RuntimeError, match="the machine is lost"):
+        simulate(experiment(LEFL()), federation(), callbacks=[Fails()], **given)
+    assert Checkpoints(tmp_path).rounds() == []
+    monkeypatch.setattr(driver, "LONG", 0.0)
+    with pytest.raises(RuntimeError, match="the machine is lost"):
+        simulate(experiment(LEFL()), federation(), callbacks=[Fails()], **given)
+    assert Checkpoints(tmp_path).rounds() == [0]
+    no_pre_phase(monkeypatch)
+    for other in (experiment(LEFL(), rounds=4), experiment(LEFL(log_base="2"))):
+        with pytest.raises(ValueError, match="round-000000 is a checkpoint of another run"):
+            simulate(other, federation(), **given)
+    assert_same(whole, simulate(experiment(LEFL()), federation(), **given))
+    assert Checkpoints(tmp_path).rounds()[-1] == 3
+
+
+def test_a_pre_phase_whose_end_is_damaged_runs_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "LONG", 0.0)
+    said = []
+    given = {"seeds": 1, "checkpoints": Checkpoints(tmp_path, say=said.append)}
+    with pytest.raises(RuntimeError, match="the machine is lost"):
+        simulate(experiment(LEFL()), federation(), callbacks=[Fails()], **given)
+    (tmp_path / "round-000000" / "_METADATA").write_text("{")
+    again = simulate(experiment(LEFL()), federation(), **given)
+    assert "round-000000 is damaged" in said[0]
+    assert "there is no other, so the run begins anew" in said[0]
+    assert_same(simulate(experiment(LEFL()), federation(), seeds=1), again)
 
 
 def test_few_can_be_reached():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Layout, simulate
-from fedjax_sel.collectives import exchange, share
+from fedjax_sel.collectives import count_devices, exchange, map_parts, share
 from fedjax_sel.config import build, resolve
 from fedjax_sel.engine import scan
 from fedjax_sel.engine.autolayout import divide_cores
@@ -20,6 +20,23 @@ from fedjax_sel.engine.scan import run_chunk
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
 HERE = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_parts_of_an_axis_are_mapped_on_all_devices(length):
+    seen = []
+
+    def f(part, scale):
+        seen.append((len(part), count_devices()))
+        return {"twice": scale * part, "none": jnp.zeros((len(part), 0))}
+
+    n = jax.local_device_count()
+    whole = jnp.arange(float(length))
+    for devices, expected in ((jax.local_devices(), n), (jax.local_devices()[:1], 1), ((), 1)):
+        got = jax.jit(lambda whole, scale, devices=devices: map_parts(f, whole, scale, devices=devices))(whole, 2.0)
+        np.testing.assert_array_equal(got["twice"], 2.0 * np.arange(length))
+        assert got["none"].shape == (length, 0)
+        assert seen.pop() == (-(-length // expected), expected)
 
 
 def test_eight_devices_give_what_one_gives():

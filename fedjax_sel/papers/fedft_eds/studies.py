@@ -114,6 +114,7 @@ def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarra
         key_for(key, Purpose.TRAIN),
         jnp.int32(run.experiment.rounds),
         side_by_side=1,
+        devices=tuple(jax.local_devices()),
     )
     return np.array([minibatch_kernel_cka(np.asarray(kernels[:, :, level])) for level in range(len(LEVELS))])
 

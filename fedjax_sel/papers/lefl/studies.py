@@ -19,6 +19,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
 from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
@@ -148,7 +149,8 @@ def observe_pre_phase(
     assert isinstance(selector, LEFL)
     assert data.public_x is not None
     variables = experiment.task.init(key_for(key, Purpose.MODEL), data.like)
-    own, ctx, host = selector_inputs(experiment, data, key, variables, 1)
+    layout = Layout(clients=1, mesh=(1, jax.local_device_count()))
+    own, ctx, host = selector_inputs(experiment, data, key, variables, layout)
     examples = {"public": np.asarray(data.public_x), "seen": np.asarray(data.test_x[:SEEN])}
     read = observe_all_layers if data.num_clients <= FEW else observe_last_layer
     log_p, latent, kernels = selector.run_pre_phase(read, examples, jnp.arange(data.num_clients), own, ctx, host)
