@@ -58,13 +58,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, TRACED):
         return REMEDY
     if isinstance(error, dataclasses.FrozenInstanceError):
-        frame = find_frame(error)
-        if frame is not None and frame.name == "__init__":
-            return (
-                f"{error}: a strategy has no __init__ of its own; declare each of its numbers as a field, as in "
-                "bonus: float = fs.param(default=0.1)"
-            )
-        return f"{error}: a strategy does not change; what it learns is its state (init, observe)"
+        return str(error)
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

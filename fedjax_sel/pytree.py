@@ -14,7 +14,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -196,6 +196,7 @@ class Pytree:
         if "__dataclass_fields__" not in vars(cls):  # as it has if it was unpickled with its code
             is_generated = "__init__" not in vars(cls)
             dataclasses.dataclass(frozen=True)(cls)
+            cls.__setattr__ = refuse_to_set
             if is_generated:
                 cls.__init__ = suggest_arguments(cls.__init__)
 
@@ -281,6 +282,15 @@ class FieldSplit:
             known = Names(self._cls.__dataclass_fields__, leaves, static, tuple(map(jax.tree_util.GetAttrKey, leaves)))
             self._known = known  # at once, as other threads read it
         return known
+
+
+def refuse_to_set(self: Any, name: str, value: Any) -> NoReturn:
+    """Raises `FrozenInstanceError`, which says what to do instead."""
+    raise dataclasses.FrozenInstanceError(
+        f"{title(type(self))}: {name} cannot be set, as such a value never changes. Its class has no __init__ of its "
+        f"own; declare each of its numbers as a field, as in {name}: float = fs.param(default=0.1). What it learns is "
+        f"its state (init, observe), and x.replace({name}=...) makes a copy"
+    )
 
 
 def suggest_arguments(init: Callable[..., None]) -> Callable[..., None]:

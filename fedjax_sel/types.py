@@ -14,7 +14,7 @@ Axis legend, used in every docstring and annotation:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -61,12 +61,33 @@ NOBODY = np.iinfo(np.int32).max
 """The index that empty slots write to: beyond the end of every array, so that `mode="drop"` writes nothing."""
 
 
+class Undeclared(Pytree):
+    """Takes the place of the number of rounds for a strategy that does not declare that it reads it.
+
+    Attributes:
+      owner: the strategy's class and method.
+    """
+
+    owner: str = static(default="")
+
+    def refuse(self, *_: Any) -> NoReturn:
+        """Raises `ValueError`, whatever is done with it."""
+        raise ValueError(
+            f"{self.owner} reads the number of rounds; its class must say so (uses_rounds = True), as a finished run "
+            "of it cannot be given more rounds"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __lt__ = __le__ = refuse
+    __gt__ = __ge__ = __float__ = __int__ = __index__ = __bool__ = __array__ = __jax_array__ = __getattr__ = refuse
+
+
 class Context(Pytree):
     """What the server knows for free when round `round` of `rounds` begins.
 
     Attributes:
       round: number of this round, from 0.
-      rounds: how many rounds the run has, `T`; a strategy that reads it says so in `Strategy.uses_rounds`.
+      rounds: how many rounds the run has, `T`; only for a strategy that says so in `Strategy.uses_rounds`.
       num_examples: training examples of each client.
       available: which clients can be reached this round.
       candidates: the clients that the selector asks for signals; None: all.
@@ -78,7 +99,7 @@ class Context(Pytree):
     """
 
     round: Int[Array, ""]
-    rounds: Int[Array, ""]
+    rounds: Int[Array, ""] | Any
     num_examples: Int[Array, "N"]
     available: Bool[Array, "N"]
     candidates: Int[Array, "d"] | None = None
@@ -103,7 +124,7 @@ class Turn(Pytree):
 
     Attributes:
       round: number of this round, from 0.
-      rounds: how many rounds the run has, `T`.
+      rounds: how many rounds the run has, `T`; only for a strategy that says so in `Strategy.uses_rounds`.
       y: labels of its examples.
       server: what the data selector keeps on the server.
       affordable: how many examples it can train on before the deadline, 0 to `L`; None without devices.
@@ -112,7 +133,7 @@ class Turn(Pytree):
     """
 
     round: Int[Array, ""]
-    rounds: Int[Array, ""]
+    rounds: Int[Array, ""] | Any
     y: Int[Array, "L"]
     server: StrategyState
     affordable: Int[Array, ""] | None

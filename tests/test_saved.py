@@ -6,6 +6,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ import fedjax_sel as fs
 from fedjax_sel import config as configuration
 from fedjax_sel.cli import main
 from fedjax_sel.config.build import build_problem
+from fedjax_sel.data.checks import convert_new
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
@@ -77,6 +79,63 @@ def test_a_run_has_its_history_configuration_and_final_models(done, run):
 def test_what_cannot_be_predicted_is_refused_in_one_line(run, x, says):
     with pytest.raises(ValueError, match=says):
         run.predict(x)
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "says"),
+    [
+        (
+            np.uint8([0, 255]),
+            np.float32([0, 0.5]),
+            "are float32 up to 0.5, and those of the run uint8 up to 255",
+        ),
+        (
+            np.uint8([0, 255]),
+            np.array([False, True]),
+            "are bool up to 1, and those of the run uint8 up to 255",
+        ),
+        (
+            np.float32([0, 1]),
+            np.uint8([0, 200]),
+            "are uint8 up to 200, and those of the run float32 up to 1",
+        ),
+        (np.uint8([0, 255]), np.uint8([0, 1]), None),
+        (np.uint8([0, 255]), np.float32([0, 200]), None),
+        (np.uint8([0, 255]), np.int32([0, 1]), None),
+        (np.uint8([0, 1]), np.array([False, True]), None),
+        (np.float32([-1, 3]), np.uint8([0, 200]), None),
+        (np.float32([-1, 3]), np.float32([0, 0.2]), None),
+    ],
+)
+def test_images_in_another_unit_are_not_predicted(stored, given, says):
+    if says is None:
+        np.testing.assert_array_equal(convert_new(given[:, None], stored[:, None]), given[:, None])
+    else:
+        with pytest.raises(ValueError, match=says):
+            convert_new(given[:, None], stored[:, None])
+
+
+def test_columns_of_a_table_are_found_by_their_names(tmp_path, run):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(size=60), "size": rng.normal(size=60), "who": np.arange(60) % 6})
+    table["ill"] = (table["age"] > table["size"]).astype(int)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "mine.py").write_text(
+        "import pandas as pd\nimport fedjax_sel as fs\n\n\n"
+        "def ward():\n"
+        f"    table = pd.read_csv({str(tmp_path / 'table.csv')!r})\n"
+        "    return fs.Federation.from_frame(table, label='ill', client='who').source\n"
+    )
+    asked = {"data": f"{tmp_path / 'mine.py'}:ward", "partition": "natural", "cohort_size": 6, "rounds": 9, "seeds": 1}
+    execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
+    opened, x = fs.open(tmp_path / "run"), table[["age", "size"]].to_numpy()
+    known = opened.logits(x)
+    assert abs(known - opened.logits(x[:, ::-1])).max() > 0.1
+    np.testing.assert_array_equal(opened.logits(table[["size", "who", "age"]]), known)
+    with pytest.raises(ValueError, match="new examples lack the column 'size'; those of the run have age, size"):
+        opened.predict(table[["age", "who"]])
+    with pytest.raises(ValueError, match=r"those of the run have no names of columns; give an array .*to_numpy"):
+        run.predict(pd.DataFrame(np.zeros((2, 4))))
 
 
 def test_a_run_that_was_opened_by_a_relative_path_keeps_its_models_elsewhere(run, tmp_path, monkeypatch):
@@ -239,7 +298,8 @@ def test_predictions_are_of_the_kind_of_the_targets(tmp_path, targets):
     execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
     opened = fs.open(tmp_path / "run")
     logits, said = opened.logits(x[:5]), opened.predict(x[:5])
-    np.testing.assert_array_equal(said, logits if targets == "continuous" else logits > 0)
+    np.testing.assert_array_equal(said, logits[:, 0] if targets == "continuous" else logits > 0)
+    assert said.shape == y[:5].shape
 
 
 def test_predictions_are_of_the_kind_of_the_targets_of_data_that_every_seed_draws_anew(tmp_path):
@@ -248,7 +308,7 @@ def test_predictions_are_of_the_kind_of_the_targets_of_data_that_every_seed_draw
     execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
     opened = fs.open(tmp_path / "run")
     x = np.linspace(-0.1, 0.1, 30, dtype=np.float32).reshape(3, 10)
-    np.testing.assert_array_equal(opened.predict(x), opened.logits(x))
+    np.testing.assert_array_equal(opened.predict(x), opened.logits(x)[:, 0])
 
 
 def test_the_task_of_a_run_has_the_loss_and_the_metrics_that_it_was_run_with(tmp_path):

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 
@@ -518,6 +519,30 @@ def test_an_axis_with_none_among_its_numbers_is_text(finished):
     table = build_tidy([("a", {"momentum": None, "lr": 1}, history), ("b", {"momentum": 0.5, "lr": 2}, history)])
     assert set(table["momentum"]) == {"null", "0.5"}
     assert set(table["lr"]) == {1, 2}
+
+
+@pytest.mark.filterwarnings("default:Twice")
+def test_a_table_marks_what_strategies_did_wrong(tmp_path):
+    """In each of two seeds, `Twice` selects the first client in both slots of three rounds."""
+    own = tmp_path / "twice.py"
+    own.write_text(
+        "import jax.numpy as jnp\nimport fedjax_sel as fs\n\n\n"
+        "class Twice(fs.ClientSelector):\n"
+        "    def select(self, key, state, ctx):\n"
+        "        return fs.Cohort(jnp.zeros(ctx.m, int), jnp.ones(ctx.m, bool), jnp.ones(ctx.m))\n"
+    )
+    asked = ["sweep", "iris", "rounds=3", "m=2", "partition.clients=10", "seeds=2", f"selector={own}:Twice,uniform"]
+    done = call(*asked, "--out", tmp_path / "sweep")
+    assert done.exit_code == 0, done.output
+    assert "Twice: 6 clients selected twice in a round" in done.stderr
+    table = pd.read_csv(tmp_path / "sweep" / "table.csv")
+    assert sorted(table.groupby("client_selection")["faults"].sum()) == [0, 6]
+    page = (tmp_path / "sweep" / "report.md").read_text()
+    assert sweeps.FAULTS in page
+    assert "| 6 |" in page
+    assert sweeps.FAULTS[:40] in done.output
+    compared = call("compare", *sorted((tmp_path / "sweep" / "runs").iterdir()))
+    assert re.findall(r"\d has a fault: Twice: 6 clients selected twice", compared.output)
 
 
 def test_the_last_value_is_that_of_the_last_evaluation():

@@ -49,6 +49,8 @@ def compare(
     lines = list(comparison.list_runs(read))
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
+    for line in comparison.list_faults(read):
+        console.print(line, style="yellow", soft_wrap=True, highlight=False)
     print_wide(comparison.compare_runs(read, metric, target))
     paired, said = comparison.compare_pairs(read, metric)
     if paired is not None:

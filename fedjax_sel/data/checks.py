@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -288,24 +289,51 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     return np.ma.getdata(x)
 
 
-def convert_new(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+def convert_new(x: Any, stored: np.ndarray, features: Sequence[str] | None = None) -> np.ndarray:
     """Returns new examples, to predict, in the type and with the axes in which those of a dataset are stored.
 
     Args:
-      x: examples, one after the other along the first axis.
-      shape: the shape of a stored example.
+      x: examples, one after the other along the first axis; a table's columns are found by their names.
+      stored: the dataset's examples.
+      features: the names of their columns, if they were a table.
 
     Raises:
-      ValueError: they have another shape, are not numbers, or hold NaN or infinity.
+      ValueError: they have another shape or range, lack a column, are not numbers, or hold NaN or infinity.
     """
-    x = _as_array("new", x)
+    shape = stored.shape[1:]
+    x = _as_array("new", order_columns(x, features))
     if not x.ndim or not len(x):
         raise ValueError("there are no examples; x must have at least one, along its first axis")
     x = convert_examples("new", x)
     if x.shape[1:] != shape:
         alone = "; give a single one as x[None]" if x.shape == shape else ""
         raise ValueError(f"new examples have the shape {x.shape[1:]}, and those of the run {shape}{alone}")
+    types, high, usual = (x.dtype, stored.dtype), float(x.max()), float(stored[:EXAMPLES_AT_A_TIME].max())
+    mixed = np.uint8 in types and any(one.kind in "bf" for one in types)  # images from 0 to 255, and from 0 to 1
+    if mixed and x.any() and (high <= 1) != (usual <= 1):
+        raise ValueError(
+            f"new examples are {x.dtype} up to {high:g}, and those of the run {stored.dtype} up to {usual:g}; give "
+            "them in the same unit"
+        )
     return x
+
+
+def order_columns(x: Any, features: Sequence[str] | None) -> Any:
+    """Returns new examples without names of columns; a table's columns in the order of these features.
+
+    Raises:
+      ValueError: a table lacks a column, or its columns cannot be told apart as the features have no names.
+    """
+    if (columns := getattr(x, "columns", None)) is None:
+        return x
+    if features is None:
+        raise ValueError(
+            "new examples are a table, but those of the run have no names of columns; give an array "
+            "(x[columns].to_numpy()), with the columns in the order of the run's examples"
+        )
+    if missing := [name for name in features if name not in columns]:
+        raise ValueError(f"new examples lack the column {missing[0]!r}; those of the run have {', '.join(features)}")
+    return x[list(features)]
 
 
 def convert_examples(what: str, x: np.ndarray) -> np.ndarray:

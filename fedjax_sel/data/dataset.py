@@ -53,6 +53,7 @@ class Dataset:
       owner: the natural owner (writer, speaker) of each training example, numbered from 0; None: examples have no
         owner.
       targets: the kind of targets.
+      features: the names of the columns of `x`, if it was a table.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Dataset:
     classes: int
     owner: Int[np.ndarray, "n"] | None = None
     targets: str = "classes"
+    features: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.x.shape[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -192,7 +193,21 @@ def from_frame(
     if client is not None:
         owner = frame[client].to_numpy()
         list_values(f"{name}: column {client!r}", owner)  # an error that names the column
-    return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+        warn_of_categories(name, frame[client])
+    made = dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+    return replace(made, features=tuple(chosen))
+
+
+def warn_of_categories(name: str, client: Any) -> None:
+    """Warns if a column of clients knows of more clients than have rows."""
+    known = getattr(client.dtype, "categories", ())
+    if len(without := [one for one in known if one not in set(client)]):
+        shown = ", ".join(map(str, without[:3])) + ", ..." * (len(without) > 3)
+        warnings.warn(
+            f"{name}: {len(without)} of {len(known)} categories of column {client.name!r} have no rows ({shown}); they "
+            "are not clients",
+            stacklevel=3,
+        )
 
 
 MANY = 20

@@ -10,7 +10,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,25 @@ from fedjax_sel.protocols import (
     overrides,
 )
 from fedjax_sel.pytree import ARRAYS, Range, is_key, show, show_value, title
-from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Turn, Undeclared, Update
+
+Told = TypeVar("Told", Context, Turn)
+
+
+def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
+    """Returns what a method is told in a round, without the number of rounds if the user's class does not declare it.
+
+    Otherwise a finished run of it could be given more rounds, and would not be the run that had them from the start.
+
+    Args:
+      strategy: whose method is called.
+      method: its name; one that a class inherits from the library may read all.
+      told: the context or the turn.
+    """
+    module = getattr(getattr(type(strategy), method), "__module__", None) or ""
+    if strategy.uses_rounds or module.startswith("fedjax_sel."):
+        return told
+    return told.replace(rounds=Undeclared(f"{type(strategy).__name__}.{method}"))
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:
@@ -319,7 +337,7 @@ def check_examples(
         if wanted and not len(data.validation_y):
             raise ValueError(
                 f"{part} wants {', '.join(wanted)}, but the server has no validation examples; load the data with a "
-                "validation share (data.validation=0.1)"
+                "share of them (validation=0.1, or in a configuration data.validation=0.1)"
             )
 
 

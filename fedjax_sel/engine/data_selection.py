@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.arrays import run_if
 from fedjax_sel.data.federated import Examples, FederatedData
-from fedjax_sel.engine.contract import check_array, check_example_weights, check_state
+from fedjax_sel.engine.contract import check_array, check_example_weights, check_state, hide_rounds
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
@@ -78,7 +78,8 @@ def select_examples(
         asks, values = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
-            known["turn"] = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
+            turn = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
+            known["turn"] = hide_rounds(selector, "select", turn)
         weight = selector.select(key, own, valid, **known)
         check_example_weights(selector, weight, data.longest)
         weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
@@ -156,7 +157,8 @@ def set_deadline(
     selector = experiment.data_selection
     if data.devices is None or not overrides(selector, "choose_deadline"):
         return experiment
-    seconds = selector.choose_deadline(state.data_server, ctx, cohort, experiment.deadline.seconds)
+    told = hide_rounds(selector, "choose_deadline", ctx)
+    seconds = selector.choose_deadline(state.data_server, told, cohort, experiment.deadline.seconds)
     check_array(f"{type(selector).__name__}.choose_deadline", seconds, (), jnp.floating, "a number of seconds")
     return replace(experiment, deadline=replace(experiment.deadline, seconds=seconds))
 
@@ -175,6 +177,6 @@ def merge_reports(
     selector = experiment.data_selection
     if not overrides(selector, "merge"):
         return state.data_server
-    merged = selector.merge(key, state.data_server, ctx, back, report)
+    merged = selector.merge(key, state.data_server, hide_rounds(selector, "merge", ctx), back, report)
     check_state(selector, state.data_server, merged, "merge")
     return merged

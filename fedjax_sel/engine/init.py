@@ -14,7 +14,7 @@ import numpy as np
 from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.contract import check_init, name_kind
+from fedjax_sel.engine.contract import check_init, hide_rounds, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -175,7 +175,7 @@ def init_selector(
             like = selector.state_shape(key, ctx, host)
             state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
         else:
-            state = selector.init(key, ctx, host, **upfront)
+            state = selector.init(key, hide_rounds(selector, "init", ctx), host, **upfront)
             check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
         add_costs(costs, price_upfront(taken, data, "selection_"))
@@ -196,7 +196,8 @@ def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRN
     if not overrides(selector, "prepare"):
         return Prepared()
     _, ctx, host = selector_inputs(experiment, data, seed, variables)
-    prepared = selector.prepare(key_for(seed, Purpose.DATA_SERVER), ctx, host)
+    told = hide_rounds(selector, "prepare", ctx)
+    prepared = selector.prepare(key_for(seed, Purpose.DATA_SERVER), told, host)
     if not isinstance(prepared, Prepared):
         raise ValueError(
             f"{type(selector).__name__}.prepare returned {name_kind(prepared)}; it must return Prepared(server=...)"

@@ -18,6 +18,7 @@ from fedjax_sel.engine.contract import (
     check_like,
     check_pair,
     check_state,
+    hide_rounds,
     merge_duplicates,
 )
 from fedjax_sel.engine.data_selection import merge_reports
@@ -36,7 +37,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
-from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
+from fedjax_sel.engine.signals import asked_among, count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, keep_returned, pack_faults
 from fedjax_sel.engine.timing import expect_turns, restrict
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
@@ -111,7 +112,7 @@ def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, c
     """Returns the clients that the selector asks for its `before` signals; None: all."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
-        candidates = selector.candidates(key, state.client_selection, ctx)
+        candidates = selector.candidates(key, state.client_selection, hide_rounds(selector, "candidates", ctx))
         check_candidates(selector, candidates)
         refuse_faults(experiment, count_candidate_faults(candidates, ctx.num_clients), candidates)
         return candidates
@@ -122,7 +123,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
         refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
-        cohort = selector.select(key, state.client_selection, ctx, **before)
+        cohort = selector.select(key, state.client_selection, hide_rounds(selector, "select", ctx), **before)
         check_cohort(selector, cohort, ctx)
         cohort = cohort.replace(client=jnp.where(cohort.mask, cohort.client, PAD_CLIENT))
         cohort = merge_duplicates(cohort) if selector.replacement else cohort
@@ -189,7 +190,8 @@ def observe_round(
     """Returns the client selector's state after the round; the cohort's mask says whose update was merged."""
     selector = experiment.client_selection
     with stage("what the selector learns", round=ctx.round):
-        selector_state = selector.observe(key, state.client_selection, ctx, cohort, **signals)
+        told = hide_rounds(selector, "observe", ctx)
+        selector_state = selector.observe(key, state.client_selection, told, cohort, **signals)
         check_state(selector, state.client_selection, selector_state)
         return selector_state
 
@@ -210,13 +212,6 @@ def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: 
         refuse_faults(experiment, of_signals)
     of_candidates = count_candidate_faults(ctx.candidates, ctx.num_clients)
     return {**of_candidates, **count_cohort_faults(cohort, ctx), **trained.faults, **of_signals}
-
-
-def asked_among(ctx: Context) -> Bool[Array, "d"]:
-    """Returns which candidates can be reached, or which clients if everyone is asked."""
-    if ctx.candidates is None:
-        return ctx.available
-    return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
 
 
 def count_round(

@@ -41,20 +41,40 @@ from fedjax_sel.types import Batch, Context, PRNGKey, Rows, Update, Updates, Var
 def measure_before(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, "N"]]:
-    """Returns the selector's `before` signals, zeros if it does not ask this round, and which clients were asked."""
+    """Returns the selector's `before` signals, zeros if it does not ask this round, and which clients were asked.
+
+    Of clients that cannot be reached nothing is known: their values are NaN, or 0 in signals of whole numbers.
+    """
     selector = experiment.client_selection
     signals = selector.signals().at("before")
     if not signals:
         return {}, jnp.zeros(ctx.num_clients, bool)
     key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.signal_split == "holdout"
     on = (signals, experiment.task, state.variables, state.personal, data)
-    measure = partial(measure_clients, *on, ctx, layout, key=key, holdout=holdout)
+
+    def measure() -> Values:
+        values, reached = measure_clients(*on, ctx, layout, key=key, holdout=holdout), asked_among(ctx)
+        return {name: hide_others(value, reached) for name, value in values.items()}
+
     asked = ctx.available & asked_clients(ctx)
     if not overrides(selector, "asks"):
         return measure(), asked
     asks = jnp.asarray(selector.asks(ctx.round))
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
     return run_if(asks, measure), asked & asks
+
+
+def asked_among(ctx: Context) -> Bool[Array, "d"]:
+    """Returns which candidates can be reached, or which clients if everyone is asked."""
+    if ctx.candidates is None:
+        return ctx.available
+    return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
+
+
+def hide_others(value: Shaped[Array, "d ..."], reached: Bool[Array, "d"]) -> Shaped[Array, "d ..."]:
+    """Returns a signal with NaN in place of what was not reached; 0 if its values are whole numbers or truth values."""
+    unknown = jnp.nan if jnp.issubdtype(value.dtype, jnp.inexact) else 0
+    return jnp.where(expand(reached, value), value, jnp.asarray(unknown, value.dtype))
 
 
 def asked_clients(ctx: Context) -> Bool[Array, "N"]:

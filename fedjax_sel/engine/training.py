@@ -17,6 +17,7 @@ from fedjax_sel.engine.contract import (
     check_cohort,
     check_like,
     check_update,
+    hide_rounds,
 )
 from fedjax_sel.engine.data_selection import Chosen, select_examples, set_deadline
 from fedjax_sel.engine.debug import check_finite, stage
@@ -144,7 +145,8 @@ def accept_updates(
     if not selector.accepts:
         return returned, work.returned, work, {}
     key = key_for(seed, Purpose.ACCEPT, ctx.round)
-    accepted = selector.accept(key, state.client_selection, ctx, returned, **values)
+    told = hide_rounds(selector, "accept", ctx)
+    accepted = selector.accept(key, state.client_selection, told, returned, **values)
     check_cohort(selector, accepted, ctx, "accept")
     faults = refuse_faults(experiment, count_accept_faults(accepted, returned), accepted)
     merged = restrict(accepted, accepted.mask & returned.mask)

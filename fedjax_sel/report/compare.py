@@ -12,7 +12,7 @@ from rich.table import Table
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
-from fedjax_sel.engine.faults import say_diverged
+from fedjax_sel.engine.faults import find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
@@ -90,6 +90,12 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         if history.diverged.any():
             seeds = say_diverged(summarize(history)["diverged"])
         yield f"{number}: {name}, {about}, {seeds}"
+
+
+def list_faults(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
+    """Yields a line for each kind of invalid value that a run's strategies returned."""
+    for number, (history, _) in enumerate(runs.values(), start=1):
+        yield from (f"{number} has a fault: {say_fault(fault)}" for fault in find_faults(history))
 
 
 def compare_runs(

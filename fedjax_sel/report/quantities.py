@@ -64,6 +64,10 @@ UNITS = {
 """How the numbers in `history.about` that have a unit are formatted."""
 
 
+NAMES = {"examples_per_client": "examples per client, mean"}
+"""What entries of `history.about` are called, where their key does not say enough."""
+
+
 def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns the entries of `history.about`, each a name and a value as text.
 
@@ -80,4 +84,4 @@ def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
             return f"{value:,.4g}"
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
-    return [(key.replace("_", " "), write(key, value)) for key, value in about.items()]
+    return [(NAMES.get(key, key.replace("_", " ")), write(key, value)) for key, value in about.items()]

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 from rich.table import Table
 
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.report.markdown import table as markdown
 from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity
 from fedjax_sel.report.summary import summarize
@@ -19,8 +20,8 @@ from fedjax_sel.report.summary import summarize
 def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:
     """Returns one row for each combination and seed: combination, its value on every axis, seed, results.
 
-    `diverged` is the round in which the seed diverged, or 0 if it did not. An axis with any value that is not a number
-    is text.
+    `diverged` is the round in which the seed diverged, or 0 if it did not; `faults` is the number of invalid values
+    from strategies, in tables that have any. An axis with any value that is not a number is text.
 
     Args:
       runs: name, values by axis, and history of each combination.
@@ -32,16 +33,23 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
         for i, seed in enumerate(history.seeds):
             measured = {key: value[i] for key, value in numbers.items()}
             row = {"combination": name, **values, "seed": seed, "rounds": history.rounds}
-            rows.append({**row, **measured, "diverged": int(history.diverged[i])})
+            faults = {"faults": count} if (count := int(count_faults(history)[i])) else {}
+            rows.append({**row, **measured, "diverged": int(history.diverged[i]), **faults})
     out = pd.DataFrame(rows)
     for key in axes:
         given = [row[key] for row in rows]  # a table would turn None into NaN
         if not all(map(is_number, given)):
             out[key] = [format_value(value) for value in given]
-    for name in ("left_out", "idle"):
+    for name in ("left_out", "idle", "faults"):
         if name in out:  # only runs with a nonzero count have the column
             out[name] = out[name].fillna(0.0)
     return out
+
+
+def count_faults(history: History) -> Int[np.ndarray, "R"]:
+    """Returns how many invalid values the strategies returned in each seed."""
+    counts = [np.nansum(history[name], axis=1) for name in history.metrics if name.startswith(FAULT)]
+    return sum(counts, np.zeros(len(history.seeds))).astype(int)
 
 
 def is_number(value: Any) -> bool:
@@ -71,6 +79,7 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
             **{key: of[key].iloc[0] for key in axes},
             "seeds": len(of),
             "diverged": len(of) - len(kept),
+            **({"faults": int(np.sum(of["faults"].to_numpy()))} if "faults" in of else {}),
         }
         for metric in (name for name in ("final_accuracy", "best_accuracy", "final_loss") if name in table):
             row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std()}
@@ -90,6 +99,7 @@ def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 
 def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Returns the headings and the rows of the combinations, best first, as text."""
+    marked = [name for name in ("diverged", "faults") if name in table and table[name].to_numpy().any()]
     rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
         spent = (
@@ -99,11 +109,9 @@ def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], li
         )
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
         accuracy = [format_spread(row, name) for name in shown]
-        rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, diverged])
-    heads = [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", "diverged"]
-    if not table["diverged"].to_numpy().any():
-        return heads[:-1], [row[:-1] for row in rows]
-    return heads, rows
+        marks = {"diverged": diverged, "faults": f"{row['faults']:,}" if row.get("faults") else "–"}
+        rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, *(marks[name] for name in marked)])
+    return [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", *marked], rows
 
 
 def format_spread(row: Mapping[str, Any], metric: str) -> str:
@@ -126,7 +134,12 @@ def build_table(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
         out.add_column(head, justify="right", overflow="fold")
     for i, row in enumerate(rows):
         out.add_row(*row, style="bold" if i == 0 else None)
+    out.caption, out.caption_justify = (FAULTS, "left") if "faults" in heads else (None, "center")
     return out
+
+
+FAULTS = "Faults: invalid values from strategies; the report of each run in runs/ says which."
+"""Explains the column of faults."""
 
 
 def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: Iterable[str]) -> str:
@@ -145,6 +158,7 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
         f"# Sweep over {', '.join(axes)}",
         f"{len(rows)} combinations, {seeds} each; mean ± standard deviation, the best first.",
         markdown(heads, rows),
+        *([f"**{FAULTS}**"] if "faults" in heads else []),
         *(f"![{captions[name]}](figures/{name}.png)\n\n*{captions[name]}*" for name in drawn),
         "`table.csv` and `table.parquet` have a row for each combination and seed; `runs/` has their folders.",
         "## What was asked",

@@ -139,9 +139,10 @@ class SavedRun:
         """Returns the logits of examples as stored, by the final model of a seed (None: the first).
 
         Raises:
-          ValueError: the examples have another shape than the run's, are not numbers, or hold NaN or infinity.
+          ValueError: the examples have another shape or range than the run's, lack a column, are not numbers, or hold
+            NaN or infinity.
         """
-        variables, x = self.model(seed), convert_new(x, self.example.x.shape[1:])
+        variables, x = self.model(seed), convert_new(x, self.example.x, self.example.features)
         parts = [compute_logits(self.problem.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 
@@ -149,11 +150,12 @@ class SavedRun:
         """Returns the predictions of the final model of a seed (None: the first) for examples as stored.
 
         They are the class of each example (for tokens: at each position), the numbers themselves for continuous
-        targets, or 0 or 1 for each label for multilabel targets.
+        targets (in the shape of the targets), or 0 or 1 for each label for multilabel targets. The columns of a table
+        are found by their names if the run's data was made with `from_frame`.
         """
         outputs = self.logits(x, seed)
         if self.example.targets == "continuous":
-            return outputs
+            return outputs.reshape(len(outputs), *self.example.y.shape[1:])
         return (outputs > 0).astype(np.int32) if self.example.targets == "multilabel" else outputs.argmax(-1)
 
     @see("docs/how-to/saved-runs.md")

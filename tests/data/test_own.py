@@ -108,6 +108,15 @@ def test_a_table_with_a_column_of_clients():
     drawn = federation.draw(0)
     np.testing.assert_array_equal(drawn.num_examples, [3, 2, 1])
     np.testing.assert_array_equal(drawn.test_y, [0, 1])
+    assert made.features == ("age", "tall")
+
+
+def test_categories_without_rows_are_said_not_to_be_clients():
+    ward = pd.Categorical(FRAME["ward"], categories=list("abcdefgh"))
+    with pytest.warns(UserWarning, match=r"5 of 8 categories of column 'ward' have no rows \(d, e, f, ...\)"):
+        made = from_frame(FRAME.assign(ward=ward), label="sick", client="ward", features=["age"])
+    np.testing.assert_array_equal(made.owner, [1, 0, 1, 2, 0, 0])
+    from_frame(FRAME.assign(ward=ward.remove_unused_categories()), label="sick", client="ward", features=["age"])
 
 
 @pytest.mark.parametrize(
