@@ -760,7 +760,8 @@ class Aggregator(Strategy):
 
     def init(self, variables: Variables) -> StrategyState:
         """Returns the optimiser's state before round 0."""
-        return self.server_optimizer().init(variables)
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), variables)
+        return self.server_optimizer().init(wide)  # as the sum of the updates is
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Returns the new global model and state, from the change `delta`.

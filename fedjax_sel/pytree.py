@@ -140,6 +140,21 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def escape(step: str, separator: str) -> str:
+    """Returns a step of a name without the character that separates steps, which `split_name` puts back.
+
+    >>> escape("layers.0", "."), split_name("layers%2E0.kernel", ".")
+    ('layers%2E0', ('layers.0', 'kernel'))
+    """
+    return step.replace("%", "%25").replace(separator, f"%{ord(separator):02X}")
+
+
+def split_name(name: str, separator: str) -> tuple[str, ...]:
+    """Returns the steps of a name that were joined after `escape`."""
+    code = f"%{ord(separator):02X}"
+    return tuple(step.replace(code, separator).replace("%25", "%") for step in name.split(separator))
+
+
 def is_key(value: Any) -> bool:
     """Returns whether a value is an array of typed random keys.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.kernels.clipping import clipping_factor
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Plan, PRNGKey, Variables
@@ -50,9 +51,17 @@ class DPFedAvg(Aggregator):
         return float(slots) if self.expected is None else self.expected
 
     def receive(self, delta: Variables) -> Variables:
-        """Returns the update, clipped to a norm of at most `S`; 0 if the norm's square is beyond float32."""
-        norm = optax.tree.norm(delta)
-        factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
+        """Returns the update, clipped to a norm of at most `S`; 0 if the norm's square is beyond float32.
+
+        Raises:
+          ValueError: it has numbers of less than 32 bits, which rounding could make longer than `S` again.
+        """
+        if short := {leaf.dtype.name for leaf in jax.tree.leaves(delta) if leaf.dtype.itemsize < 4}:
+            raise ValueError(
+                f"dp_fedavg: the model has parameters of type {', '.join(sorted(short))}, which rounding could make "
+                "longer than the clipping norm; use float32 (param_dtype=float32)"
+            )
+        factor = clipping_factor(delta, self.clip)
         return jax.tree.map(lambda leaf: leaf * factor, delta)
 
     def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:

@@ -106,7 +106,9 @@ class Scaffold(Correction):
         moved = step_size_sum > 0
         divisor = jnp.where(moved, step_size_sum, 1.0)
         # Alg. 1, option (ii): c_i⁺ - c_i, with y_i - x = Δ_i
-        return jax.tree.map(lambda d, c: jnp.where(moved, -c - d / divisor, 0.0), delta, client_state.server)
+        return jax.tree.map(
+            lambda d, c: jnp.where(moved, -c - d / divisor, 0.0).astype(d.dtype), delta, client_state.server
+        )
 
     def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:
         """Returns the variates after the round, with those of the returned members and the server updated."""

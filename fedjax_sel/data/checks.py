@@ -36,7 +36,7 @@ def check_examples(
     Raises:
       ValueError: the examples or targets cannot be used.
     """
-    x, y = _as_array(what, x), np.asarray(y)
+    x, y = _as_array(what, x), to_native(refuse_masked(f"{what} labels", y))
     if x.ndim < 2:
         raise ValueError(
             f"{what} examples have shape {x.shape}; examples need at least one axis each: [n, ...], e.g. x[:, None]"
@@ -209,7 +209,7 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
 
     -1 is refused, too, as it stands for nobody elsewhere.
     """
-    owner = np.asarray(owner)
+    owner = refuse_masked(f"{name}: owners", owner)
     listed = owner.ravel().tolist() if owner.dtype.kind in "fOmM" else []
     if (lost := next((i for i, one in enumerate(listed) if is_missing(one)), None)) is not None:
         what = "NaN" if isinstance(listed[lost], float) else listed[lost]
@@ -284,9 +284,19 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
         raise ValueError(f"{what} examples cannot be one array ({error}); all examples need the same shape") from error
     if x.dtype.kind not in "iubf":
         raise ValueError(f"{what} examples are {x.dtype}; they must be numbers (uint8, integers, floats)")
-    if np.ma.is_masked(x):
-        raise ValueError(f"{what} examples are masked in {np.ma.count_masked(x)} places; give a number for each")
-    return np.ma.getdata(x)
+    return to_native(np.ma.getdata(refuse_masked(f"{what} examples", x)))
+
+
+def refuse_masked(what: str, given: Any) -> np.ndarray:
+    """Returns an array; raises `ValueError` if parts of it are masked, which training would see."""
+    if np.ma.is_masked(given):
+        raise ValueError(f"{what} are masked in {np.ma.count_masked(given)} places; give a number for each")
+    return np.asanyarray(given) if isinstance(given, np.memmap) else np.asarray(given)
+
+
+def to_native(array: np.ndarray) -> np.ndarray:
+    """Returns an array in the byte order of this machine, in which alone JAX takes it."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def convert_new(x: Any, stored: np.ndarray, features: Sequence[str] | None = None) -> np.ndarray:

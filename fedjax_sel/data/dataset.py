@@ -183,7 +183,8 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
 
     Here `x` is first converted to `float32`. There is one number for each index of the last axis: for each channel of
     images `[n, h, w, c]`, or each feature of flat examples `[n, c]`. For `uint8` images they equal the usual mean and
-    deviation of `x / 255`, written for `x` as stored. Constant features keep scale 1.
+    deviation of `x / 255`, written for `x` as stored. Features that are
+    constant, or whose deviation float32 cannot hold, keep scale 1.
     """
     width = data.x.shape[-1]
     # Moments are taken about the first value, not about 0, so that a feature far from 0 loses no digits and a constant
@@ -198,7 +199,7 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
         count += len(examples)
     mean = centre + total / count
     deviation = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0))
-    scale = 1 / np.where(deviation > 0, deviation, 1)
+    scale = 1 / np.where(deviation > np.finfo(np.float32).tiny, deviation, 1)
     return mean.astype(np.float32), scale.astype(np.float32)
 
 

@@ -152,6 +152,7 @@ class Federation:
         test: pd.DataFrame | float | None = 0.2,
         validation: pd.DataFrame | float | None = None,
         name: str = "table",
+        classes: int | None = None,
         targets: str = "classes",
         **given: Any,
     ) -> Federation:
@@ -163,6 +164,7 @@ class Federation:
           features: columns of numbers; None: all others.
           test, validation: a table, or a share.
           name: name of the data in reports.
+          classes: how many there are, if some have no example.
           targets: `"continuous"` if the label is a number to be learnt, not a class.
           given: other fields of `Federation`.
 
@@ -177,6 +179,7 @@ class Federation:
             test=test,
             validation=validation,
             name=name,
+            classes=classes,
             targets=targets,
         )
         return cls(made, Natural(), **given)

@@ -65,8 +65,18 @@ def npz_dataset(
     arrays = _read(path)
     if speech.has_audio(arrays):
         x, y, owner = speech.read_recordings(str(path), arrays)
-        aside = None if own_test else test
-        return dataset(path.stem, x, y, test=test, validation=validation, aside=aside, owner=owner, seed=seed)
+        return dataset(
+            path.stem,
+            x,
+            y,
+            test=test,
+            validation=validation,
+            aside=None if own_test else test,
+            owner=owner,
+            classes=read_count(arrays, targets),
+            seed=seed,
+            targets=targets,
+        )
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]
     if missing:
@@ -76,8 +86,7 @@ def npz_dataset(
         )
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise ValueError(f"{path} holds only one of x_test and y_test; needed are both, or neither")
-    has_own, count = "x_test" in arrays, arrays.get("num_classes", np.empty(0))
-    counts = targets in ("classes", "tokens") and count.dtype.kind in "iu" and count.size == 1
+    has_own = "x_test" in arrays
     return dataset(
         path.stem,
         arrays[f"x{suffix}"],
@@ -86,10 +95,17 @@ def npz_dataset(
         validation=validation,
         aside=None if own_test or has_own else test,
         owner=next((arrays[key] for key in (f"owner{suffix}", "owner", "owner_train") if key in arrays), None),
-        classes=count.item() if counts else None,
+        classes=read_count(arrays, targets),
         seed=seed,
         targets=targets,
     )
+
+
+def read_count(arrays: dict[str, np.ndarray], targets: str) -> int | None:
+    """Returns the number of classes that a file gives beside its examples; None: it gives none."""
+    count = arrays.get("num_classes", np.empty(0))
+    counts = targets in ("classes", "tokens") and count.dtype.kind in "iu" and count.size == 1
+    return count.item() if counts else None
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -103,7 +119,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             if not start.startswith(b"PK"):
                 raise ValueError("it holds a single array" if start == b"\x93NUMPY" else "it is not an .npz archive")
             file = np.load(stream, allow_pickle=False)
-            wanted = speech.ARRAYS if speech.has_audio(file.files) else ROWS
+            wanted = speech.ARRAYS | {"num_classes"} if speech.has_audio(file.files) else ROWS
             arrays = {}
             for name in file.files:
                 arrays[name] = file[name] if name in wanted else np.empty(0)

@@ -57,8 +57,9 @@ def from_arrays(
     for client, pair in named:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"{name}: client {client!r} is a {type(pair).__name__}; it must be (examples, labels)")
-        if np.ma.is_masked(pair[0]):
-            raise ValueError(f"{name}: examples of client {client!r} are masked in places; give a number for each")
+        for what, given in zip(("examples", "labels"), pair, strict=True):
+            if np.ma.is_masked(given):
+                raise ValueError(f"{name}: {what} of client {client!r} are masked in places; give a number for each")
         x, y = map(np.asarray, pair)
         if not (x.ndim and y.ndim):
             what, given = ("labels", y) if x.ndim else ("examples", x)
@@ -115,6 +116,7 @@ def from_frame(
     name: str = "table",
     test: pd.DataFrame | float | None = None,
     validation: pd.DataFrame | float | None = None,
+    classes: int | None = None,
     seed: int = 0,
     targets: str = "classes",
 ) -> Dataset:
@@ -125,13 +127,13 @@ def from_frame(
       label: column of the labels; values that are not all integers of at least 0 are numbered in sorted order.
       client: column of the owners, any values; None: examples have no owner.
       features: columns of numbers; None: all others.
-      name, seed: as for `dataset`.
+      name, classes, seed: as for `dataset`.
       targets: `"classes"`, or `"continuous"` if the label is a number to be learnt.
       test, validation: a table of the same columns, or a share.
 
     Raises:
-      ValueError: a column is missing, empty in some row, or not numeric; a label is in the test or validation table
-        only; or as for `dataset`.
+      ValueError: a column is missing, empty in some row, or not numeric; a label that is not a whole number is in the
+        test or validation table only (of whole numbers this is a warning); or as for `dataset`.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [3.0, 4.0, 9.0], "sex": ["f", "m", "f"], "ward": ["b", "a", "b"]})
@@ -194,7 +196,7 @@ def from_frame(
         owner = frame[client].to_numpy()
         list_values(f"{name}: column {client!r}", owner)  # an error that names the column
         warn_of_categories(name, frame[client])
-    made = dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+    made = dataset(name, *read(frame), owner=owner, classes=classes, seed=seed, targets=targets, **apart)
     return replace(made, features=tuple(chosen))
 
 
@@ -247,6 +249,7 @@ def from_items(
     test: Items | float | None = None,
     validation: Items | float | None = None,
     owner: np.ndarray | None = None,
+    classes: int | None = None,
     seed: int = 0,
     targets: str = "classes",
 ) -> Dataset:
@@ -254,7 +257,7 @@ def from_items(
 
     Args:
       items: the training examples.
-      name, owner, seed, targets: as for `dataset`.
+      name, owner, classes, seed, targets: as for `dataset`.
       test, validation: such items, or a share.
 
     Raises:
@@ -267,7 +270,8 @@ def from_items(
     for kind, given in apart.items():
         if given is not None and not is_real(given):
             apart[kind] = read_items(f"{name}: {kind}", given, targets)
-    return dataset(name, *read_items(name, items, targets), owner=owner, seed=seed, targets=targets, **apart)
+    given = {"owner": owner, "classes": classes, "seed": seed, "targets": targets}
+    return dataset(name, *read_items(name, items, targets), **given, **apart)
 
 
 def read_items(name: str, items: Items, targets: str) -> Pair:

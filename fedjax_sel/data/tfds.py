@@ -67,6 +67,7 @@ def tfds_dataset(
         for feature in features:
             if feature not in info.features:
                 raise ValueError(f"tfds:{name} has no feature {feature!r}; it has {', '.join(info.features)}")
+        check_label(name, features[1], info.features[features[1]])
         splits = [split for split in ("train", "test") if split in info.splits]
         folder = cache.find_folder(cache_dir) / f"{info.full_name.replace('/', '-')}-{_fingerprint(builder, features)}"
         arrays = cache.load_arrays(folder, lambda new: _decode(name, builder, splits, features, new))
@@ -80,6 +81,16 @@ def tfds_dataset(
         classes=getattr(info.features[features[1]], "num_classes", None),
         seed=seed,
     )
+
+
+def check_label(name: str, key: str, feature: Any) -> None:
+    """Raises `ValueError` if a feature is no label, which is one whole number."""
+    dtype, shape = np.dtype(feature.np_dtype), feature.shape
+    if dtype.kind not in "iub" or shape:
+        raise ValueError(
+            f"tfds:{name}: feature {key!r} is {dtype} of shape {shape}; a label is one whole number; load other "
+            "targets with npz:PATH"
+        )
 
 
 def _prepare(name: str, place: Path) -> Any:
@@ -146,7 +157,7 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
             if first.dtype.kind not in "iubf":
                 raise ValueError(f"tfds:{name}: feature {features[0]!r} is {first.dtype}, not numbers")
             x = cache.create(folder, f"x_{split}", first.dtype, (len(source), *first.shape))
-            y = cache.create(folder, f"y_{split}", np.dtype(np.int32), (len(source),))
+            y = cache.create(folder, f"y_{split}", np.dtype(np.int64), (len(source),))
             for start in range(0, len(source), BATCH):
                 places = range(start, min(start + BATCH, len(source)))
                 for place, example in zip(places, source.__getitems__(list(places)), strict=True):

@@ -29,7 +29,7 @@ from fedjax_sel.engine.distributed import fetch, is_first
 from fedjax_sel.engine.mark import digest, name_of
 from fedjax_sel.engine.orbax import handler, orbax
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.pytree import is_key
+from fedjax_sel.pytree import is_key, split_name
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
@@ -222,7 +222,7 @@ class Checkpoints:
         """Returns the global models after round `number`; raises as `read` does."""
         prefix, arrays = STATE + "variables.", read(self._path(number))
         flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-        return traverse_util.unflatten_dict(flat, sep=".")
+        return traverse_util.unflatten_dict({split_name(name, "."): a for name, a in flat.items()})
 
     def clear(self) -> None:
         """Removes all checkpoints."""

@@ -169,7 +169,7 @@ class Layout:
             total = jax.tree.map(lambda a, d: a + jnp.tensordot(weight, d, 1), total, update.delta)
             return total, (replace(update, delta=None), report, update.delta if stacked else None)
 
-        zero = jax.tree.map(jnp.zeros_like, like)
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), like)
         if blocks == 1:
             return block(zero, (members, steps, weight))
         total, updates = jax.lax.scan(block, zero, jax.tree.map(in_blocks, (members, steps, weight)))

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedjax_sel.code import describe_lastingly
 from fedjax_sel.engine.distributed import fetch
+from fedjax_sel.pytree import escape
 
 WHOLE = 2**28
 """Bytes of an array of examples up to which all of them are part of a mark."""
@@ -85,5 +86,5 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def name_of(path: tuple) -> str:
-    """Returns the dotted name of a path, as in `variables.params.Dense_0.kernel`."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
+    """Returns the dotted name of a path, as in `variables.params.Dense_0.kernel`; dots in its steps are escaped."""
+    return ".".join(escape(jax.tree_util.keystr((step,), simple=True), ".") for step in path)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_sel.kernels.clipping import clipping_factor
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Batch, PRNGKey, Variables
@@ -68,8 +69,7 @@ class DPSGD(MinibatchTrainer):
 
         each, (sums, _) = jax.vmap(one)(batch, jax.random.split(key_loss, batch.mask.shape[0]))
         size = jnp.maximum(batch.mask.sum(), 1) if self.batch_size is None else self.batch_size
-        norm = jax.vmap(optax.tree.norm)(each)
-        factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
+        factor = jax.vmap(lambda gradient: clipping_factor(gradient, self.clip))(each)
         total = jax.tree.map(lambda leaf: jnp.tensordot(factor, leaf, 1), each)
         noise = optax.tree.random_like(key_noise, total, dtype=float)
         deviation = self.noise_multiplier * self.clip

@@ -29,10 +29,13 @@ class FunctionModel(ModelAdapter):
 
     make: Callable[..., Variables]
     compute: Callable[..., Array]
+    _like: Any = field(init=False, compare=False, repr=False)  # the structure of the variables of the last `init`
 
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
         """Returns the initial variables."""
-        return {"params": self.make(key, x)}
+        made = self.make(key, x)
+        object.__setattr__(self, "_like", jax.tree.map(lambda _: None, made))  # of the code as it is now
+        return {"params": name_places(made)}
 
     def apply(
         self,
@@ -49,14 +52,47 @@ class FunctionModel(ModelAdapter):
         options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
         if "key" in takes:
             options["key"] = None if rngs is None else rngs["dropout"]
-        return self.compute(variables["params"], x, **options)
+        if not hasattr(self, "_like"):
+            jax.eval_shape(self.init, jax.random.key(0), x)
+        return self.compute(restore_places(self._like, variables["params"]), x, **options)
+
+
+def name_places(tree: Any) -> Any:
+    """Returns nested dictionaries with strings as keys, from variables that may also hold lists and tuples.
+
+    What is empty is left out.
+
+    >>> name_places({"layers": [1, (), (2, 3)]})
+    {'layers': {'0': 1, '2': {'0': 2, '1': 3}}}
+    """
+    if isinstance(tree, list | tuple):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, Mapping):
+        return tree
+    return {str(key): name_places(one) for key, one in tree.items() if jax.tree.leaves(one)}
+
+
+def restore_places(like: Any, named: Any) -> Any:
+    """Returns variables in the structure of `like`, from the dictionaries that `name_places` made of it.
+
+    >>> restore_places({"layers": [0, (0, 0), ()]}, {"layers": {"0": 1, "1": {"0": 2, "1": 3}}})
+    {'layers': [1, (2, 3), ()]}
+    """
+    if isinstance(like, Mapping):
+        return {key: restore_places(one, named.get(str(key), {})) for key, one in like.items()}
+    if not isinstance(like, list | tuple):
+        return named
+    parts = [restore_places(one, named.get(str(place), {})) for place, one in enumerate(like)]
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
 
 
 def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) -> FunctionModel:
     """Returns a model made of two functions, as in other libraries (Flax models of Hugging Face, Haiku, plain JAX).
 
     Args:
-      init: `init(key, x)` returns the variables, a nested dictionary of arrays, all of which are trained.
+      init: `init(key, x)` returns the variables, all of which are trained: nested dictionaries, lists and tuples of
+        arrays. The places of a list or tuple are keys, as in a dictionary `{"0": ..., "1": ...}`, in saved models and
+        for names of parts (`layers/0`).
       apply: `apply(variables, x)` returns an output for each example. It may also take `train` (or `deterministic`),
         and `key`, which is None in evaluation.
 
@@ -74,7 +110,9 @@ def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) 
     """
     for name, function, wanted in (("init", init, "(key, x)"), ("apply", apply, "(variables, x)")):
         try:
-            inspect.signature(function).bind("first", "second")
+            signature = inspect.signature(function)
+            more = {option: None for option in (*MODES, "key") if name == "apply" and option in signature.parameters}
+            signature.bind("first", "second", **more)
         except TypeError as error:
             raise ValueError(
                 f"from_functions: {name} is {function!r:.60} ({error}); it must be a function {name}{wanted}"

@@ -17,7 +17,7 @@ from flax import traverse_util
 
 from fedjax_sel.catalog import check_name, import_extra
 from fedjax_sel.engine.orbax import handler, orbax, quiet
-from fedjax_sel.pytree import show
+from fedjax_sel.pytree import escape, show, split_name
 from fedjax_sel.runs.files import PART, write_atomic
 from fedjax_sel.types import Variables
 
@@ -38,7 +38,7 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
 
     Raises:
       ValueError: the format is unknown or contradicts the suffix, its package is not installed, or `variables` has no
-        parameters.
+        parameters, lists, or what the format lacks.
       FileExistsError: the folder already exists.
 
     >>> import tempfile
@@ -54,12 +54,27 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
     check_name("format", format, ENDINGS)
     if (other := {e: name for name, e in ENDINGS.items()}.get(path.suffix, format)) != format:
         raise ValueError(f"{path} ends as format {other}, but format is {format}; give one of them alone")
-    if not isinstance(variables, Mapping) or not variables.get("params"):
+    if not isinstance(variables, Mapping) or not jax.tree.leaves(variables.get("params")):
         raise ValueError(f"variables is {show(variables, 60)}; it must be a dictionary with 'params', as a model has")
     path.parent.mkdir(parents=True, exist_ok=True)
+    check_nested(variables)
     host = jax.tree.map(np.asarray, jax.device_get(variables))
-    {"npz": write_npz, "safetensors": write_safetensors, "orbax": write_orbax}[format](path, host)
+    try:
+        {"npz": write_npz, "safetensors": write_safetensors, "orbax": write_orbax}[format](path, host)
+    except (AttributeError, TypeError, ValueError) as error:  # types and sizes that a format lacks
+        said = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"{path} cannot be written as {format} ({said}); try another format") from error
     return path
+
+
+def check_nested(variables: Variables) -> None:
+    """Raises `ValueError` if variables are not nested dictionaries of arrays whose keys are strings."""
+    for path, _ in jax.tree_util.tree_leaves_with_path(variables):
+        if not all(isinstance(getattr(step, "key", None), str) for step in path):
+            raise ValueError(
+                f"variables{jax.tree_util.keystr(path)} is not in nested dictionaries of arrays, with strings as keys; "
+                "make a list {'0': ..., '1': ...}"
+            )
 
 
 def load_variables(path: str | Path) -> Variables:
@@ -79,9 +94,9 @@ def load_variables(path: str | Path) -> Variables:
         raise ValueError(f"{path} is a folder that Orbax has not written; give a file, or fedjax_sel.open(RUN)")
     read = read_orbax if path.is_dir() else read_safetensors if path.suffix == ENDINGS["safetensors"] else read_npz
     flat = wrap_errors(read, path)
-    if not any(name.startswith("params/") for name in flat):
+    if not any(name.split("/")[0] == "params" for name in flat):
         raise ValueError(f"{path} holds {', '.join(sorted(flat)[:5]) or 'nothing'}, no parameters")
-    return traverse_util.unflatten_dict(flat, sep="/")
+    return traverse_util.unflatten_dict({split_name(name, "/"): leaf for name, leaf in flat.items()})
 
 
 PICKLED = "pickled"
@@ -105,8 +120,9 @@ def is_orbax(path: Path) -> bool:
 
 
 def flatten(variables: Variables) -> dict[str, Any]:
-    """Returns the arrays of nested dictionaries by name, as in `params/head/kernel`."""
-    return dict(traverse_util.flatten_dict(variables, sep="/"))
+    """Returns the arrays of nested dictionaries by name, as in `params/head/kernel`; / in their keys is escaped."""
+    flat = traverse_util.flatten_dict(variables)
+    return {"/".join(escape(key, "/") for key in path): leaf for path, leaf in flat.items()}
 
 
 def write_npz(path: Path, variables: Variables) -> None:

@@ -98,12 +98,14 @@ def is_within(path: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def within(path: Sequence[str], name: str) -> bool:
-    """Returns whether a path begins with the steps of a name.
+    """Returns whether a path begins with the steps of a name; a step of the path may itself hold some, as Haiku's do.
 
     >>> within(("group1", "block2", "conv1"), "group1"), within(("group1", "block2"), "*/block1"), within((), "group1")
     (True, False, False)
+    >>> within(("mlp/~/linear_0", "w"), "mlp/~/linear_0")
+    True
     """
-    steps = name.split("/")
+    steps, path = name.split("/"), "/".join(path).split("/") if path else ()
     return len(path) >= len(steps) and all(map(fnmatch.fnmatchcase, path, steps))
 
 

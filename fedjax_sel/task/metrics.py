@@ -118,7 +118,7 @@ class ClassAccuracy(Metric):
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> dict[str, Float[Array, "b C"]]:
         """Returns, by class, each example and whether the model classifies it correctly."""
         of = jax.nn.one_hot(targets, outputs.shape[-1])
-        return {"right": of * accuracy(outputs, targets)[:, None], "examples": of}
+        return {"right": jnp.where(of > 0, accuracy(outputs, targets)[:, None], 0.0), "examples": of}
 
     def compute(self, sums: dict[str, Float[Array, "C"]], count: Any) -> Float[Array, "C"]:
         """Returns the fraction of each class."""

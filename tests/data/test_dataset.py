@@ -204,3 +204,43 @@ def test_targets_that_32_bit_floats_cannot_hold_are_refused(y, says):
 def test_owners_that_cannot_be_told_apart_are_refused(owner, says):
     with pytest.raises(ValueError, match=says):
         dataset("d", np.eye(4), np.arange(4) % 2, owner=owner)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"y": np.ma.masked_equal(np.arange(12) % 3, 2)}, "training labels are masked in 4 places"),
+        ({"y": np.ma.masked_less([1.0] * 11 + [-9999.0], 0), "targets": "continuous"}, "labels are masked in 1 places"),
+        ({"test": (rows()[0], np.ma.masked_equal(np.arange(12) % 3, 2))}, "test labels are masked in 4 places"),
+        ({"owner": np.ma.masked_equal(np.arange(12), 5)}, "owners are masked in 1 places; give a number for each"),
+        ({"x": np.ma.masked_greater(rows()[0], 1)}, "training examples are masked in"),
+    ],
+)
+def test_what_is_masked_is_refused(given, says):
+    x, y = rows()
+    with pytest.raises(ValueError, match=says):
+        dataset("t", **{"x": x, "y": y, **given})
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f2", ">i2", ">f8", ">i4"])
+def test_another_byte_order_is_converted(dtype):
+    x, y = rows()
+    x = np.rint(10 * x)
+    made = dataset("t", x.astype(dtype), y.astype(">i4"), test=(x.astype(dtype), y.astype(">i8")))
+    assert made.x.dtype.isnative
+    assert made.test_x.dtype == made.x.dtype
+    np.testing.assert_array_equal(made.x, x)
+    np.testing.assert_array_equal(made.y, y)
+    targets = dataset("t", x, x[:, 0].astype(">f4"), targets="continuous").y
+    np.testing.assert_array_equal(targets, x[:, 0])
+    if made.x.dtype.kind == "f":
+        assert Task.on(LogisticRegression(classes=3), made).shift.dtype == np.float32
+
+
+def test_a_feature_that_float32_cannot_scale_keeps_its_scale():
+    x, y = rows()
+    x[:, 1] = 0
+    x[3, 1] = 1e-40
+    scale = normalisation(dataset("t", x.astype(np.float32), y))[1]
+    assert np.isfinite(scale).all()
+    assert scale[1] == 1

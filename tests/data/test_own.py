@@ -79,6 +79,7 @@ def test_a_run_on_ones_own_arrays():
             "client 1 are float64, those of client 0 uint8; examples must be alike",
         ),
         ([(np.ma.masked_equal(np.eye(2), 1), [0, 1])], "examples of client 0 are masked in places"),
+        ([(np.eye(2), np.ma.masked_equal([0, 9], 9))], "labels of client 0 are masked in places"),
         ([(np.full((2, 3), np.nan), [0, 1])], "NaN|finite"),
     ],
     ids=str,
@@ -445,3 +446,13 @@ def test_a_label_that_is_different_in_most_rows_is_told_of_whatever_it_is():
     frame = pd.DataFrame({"a": np.arange(30.0), "day": pd.date_range("2020-01-01", periods=30)})
     with pytest.warns(UserWarning, match="'day' holds 30 different values in 30 rows, each of which is a class$"):
         from_frame(frame, label="day", test=0.0)
+
+
+def test_classes_without_examples_can_be_given_with_every_source():
+    with pytest.warns(UserWarning, match="1 of 3 classes have no example"):
+        assert from_frame(FRAME.assign(sick=[0, 2, 0, 2, 2, 0]), label="sick", features=["age"]).classes == 3
+    whole = FRAME.assign(sick=[0, 2, 0, 2, 2, 0])
+    assert from_frame(whole, label="sick", features=["age"], classes=4).classes == 4
+    federation = fs.Federation.from_frame(whole, label="sick", client="ward", features=["age"], classes=5, test=None)
+    assert federation.source.classes == 5
+    assert from_items([(np.zeros(2), 0), (np.ones(2), 2)], classes=3).classes == 3

@@ -221,6 +221,14 @@ def test_a_file_of_recordings_becomes_pictures_that_their_speakers_own(tmp_path)
     np.testing.assert_array_equal(whole.x[7], make_picture(arrays["audio"][start:end], RATE))
 
 
+def test_recordings_may_have_other_targets_and_a_number_of_classes(tmp_path):
+    arrays = spoken()
+    assert load(f"npz:{saved(tmp_path, **arrays, num_classes=np.array(5))}").classes == 5
+    numbers = saved(tmp_path, **{**arrays, "label": arrays["label"] + 0.5})
+    data = load(f"npz:{numbers}", targets="continuous", test=0.0)
+    np.testing.assert_array_equal(data.y, arrays["label"] + np.float32(0.5))
+
+
 def test_speakers_may_be_unknown_and_the_rate_be_called_rate(tmp_path):
     arrays = spoken()
     del arrays["speaker"]

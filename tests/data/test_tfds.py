@@ -222,3 +222,29 @@ def test_neither_tensorflow_nor_tfds_is_imported_before_it_is_needed():
     code = "import sys, fedjax_sel.data.sources; print([m for m in sys.modules if m.startswith('tensorflow')])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("shape", [(), (2,)], ids=["numbers", "vectors"])
+def test_a_feature_that_is_no_label_is_refused_before_anything_is_decoded(shape, tmp_path):
+    import tensorflow_datasets as tfds
+
+    class Told(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+        name = f"told{len(shape)}"
+
+        def _info(self):
+            parts = {"image": (2,), "label": shape}
+            features = {name: tfds.features.Tensor(shape=size, dtype=np.float32) for name, size in parts.items()}
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+        def _split_generators(self, _):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            for i in range(9):
+                yield i, {"image": np.ones(2, np.float32), "label": np.full(shape, i / 10, np.float32)}
+
+    Told(data_dir=str(tmp_path), file_format="array_record").download_and_prepare()
+    with pytest.raises(ValueError, match=r"tfds:told.: feature 'label' is float32 of shape .*; a label is one whole"):
+        load(f"tfds:told{len(shape)}", data_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*"))

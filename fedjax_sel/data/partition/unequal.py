@@ -56,7 +56,9 @@ class Unequal:
                 "there are; lower clients or min_examples"
             )
         exponent = self.spread * rng.standard_normal(self.clients)
-        weight = np.exp(exponent - max(0.0, exponent.max() - 700))  # avoids overflow
+        if not np.isfinite(exponent).all():
+            raise ValueError(f"spread is {self.spread!r}; clients' sizes are beyond floating point: lower it")
+        weight = np.exp(exponent - max(0.0, exponent.max() - 600))  # avoids overflow, also of sums and products
         count = divide_in_proportion(weight, len(y), least=self.min_examples)
         client = np.empty(len(y), np.int64)
         client[rng.permutation(len(y))] = np.repeat(np.arange(self.clients), count)
