@@ -8,7 +8,8 @@ from rich.console import Console
 from scipy import stats
 
 from fedjax_sel import config
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import TOTALS, History
+from fedjax_sel.report.budgets import limit_runs, read_budget
 from fedjax_sel.report.compare import choose_metric, compare_pairs, compare_runs
 from fedjax_sel.report.figures import COLOURS, plot_comparison, plot_curves
 
@@ -140,3 +141,52 @@ def test_runs_without_accuracy_are_compared_by_loss_and_an_unknown_metric_is_ref
         choose_metric(runs, "accuracy")
     with pytest.raises(ValueError, match=r"unknown metric of a: 'byte'; did you mean 'bytes'\? There are: "):
         choose_metric(runs, "byte")
+
+
+def spend(seeds, accuracy, bytes_a_round):
+    """Each seed's accuracies, and bytes in each round, all downwards."""
+    accuracy = np.asarray(accuracy, float)
+    down = np.broadcast_to(np.asarray(bytes_a_round, float), accuracy.shape)
+    nothing = {name: np.zeros_like(down) for name in TOTALS["bytes"]}
+    metrics = {**nothing, TOTALS["bytes"][0]: down, "accuracy": accuracy, "alive": np.ones_like(accuracy)}
+    return History(tuple(seeds), metrics, np.zeros((*accuracy.shape, 2), int), 10)
+
+
+def test_runs_are_compared_when_each_seed_has_spent_what_the_first_run_spends():
+    """Half of the first run's rounds cost 20 bytes in seed 0 and 30 in seed 1, which the second spends in 2 and 1."""
+    first = spend([0, 1], [[0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.5]], [[10] * 4, [15] * 4])
+    accuracy = [[0.6, 0.7, 0.8, 0.9], [np.nan, 0.55, np.nan, 0.9], [0.9] * 4]
+    other = spend([1, 0, 7], accuracy, [[20] * 4, [9] * 4, [1] * 4])
+    runs, said = limit_runs({"a": (first, CONFIG), "b": (other, CONFIG)}, read_budget("bytes=0.5"))
+    assert not said
+    np.testing.assert_array_equal(runs["a"][0].last("accuracy"), [0.2, 0.3])
+    assert runs["b"][0].seeds == (1, 0)
+    np.testing.assert_array_equal(runs["b"][0].last("accuracy"), [0.6, 0.55])
+    np.testing.assert_array_equal(runs["b"][0].cumulative("bytes")[:, -1], [20, 18])
+    table, _ = compare_pairs(runs)
+    assert rows_of(table)[0][:3] == ["2", "2", "+0.3250"]
+    by_rounds, _ = limit_runs({"a": (first, CONFIG), "b": (other, CONFIG)}, read_budget("rounds=0.75"))
+    np.testing.assert_array_equal(by_rounds["b"][0].last("accuracy"), [0.8, 0.55])
+
+
+def test_what_a_budget_leaves_open_is_said():
+    first = spend([0, 1], [[0.1, 0.2, 0.3]] * 2, 10)
+    cheap, dear = spend([0, 1], [[0.4, 0.5, 0.6]] * 2, 1), spend([0, 1], [[0.4, 0.5, 0.6]] * 2, [[10] * 3, [40] * 3])
+    runs, said = limit_runs({"a": (first, CONFIG), "b": (cheap, CONFIG), "c": (dear, CONFIG)}, read_budget("bytes=1"))
+    assert said == [
+        "2 spent less than the budget in 2 seeds; what it would have reached is not known, and it counts with what it "
+        "reached",
+        "3 was not evaluated within the budget in 1 seed, left out here",
+    ]
+    assert runs["c"][0].seeds == (0,)
+    beyond = spend([0, 1], [[0.4, 0.5, 0.6]] * 2, 99)
+    with pytest.raises(ValueError, match="b was evaluated within bytes, 100 % of run 1 in no seed that both have"):
+        limit_runs({"a": (first, CONFIG), "b": (beyond, CONFIG)}, read_budget("bytes=1"))
+    with pytest.raises(ValueError, match="a has no seconds, as its clients have no devices"):
+        limit_runs({"a": (first, CONFIG)}, read_budget("seconds=1"))
+
+
+@pytest.mark.parametrize("text", ["byte=0.5", "bytes", "bytes=0", "bytes=1.5", "bytes=half", "bytes=nan"])
+def test_a_budget_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match=r"did you mean 'bytes'|give a share above 0 and at most 1, as in bytes=0\.5"):
+        read_budget(text)

@@ -23,10 +23,19 @@ def compare(
         str | None, typer.Option(help="What is compared, as loss or bytes; by default accuracy, or loss without it.")
     ] = None,
     target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default one all seeds reach.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=SHARE",
+            help="At one budget: as bytes=0.5, what the first run spends in half of its rounds, seed by seed. Kinds: "
+            "rounds, bytes, flops, seconds, joules.",
+        ),
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the metric against rounds into this file.")] = None,
 ) -> None:
     """Compare finished runs side by side."""
     from fedjax_sel.report import compare as comparison
+    from fedjax_sel.report.budgets import limit_runs, read_budget
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
     from fedjax_sel.runs.saved import list_run_folders
@@ -40,7 +49,11 @@ def compare(
     check_figure(figure)
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; an accuracy is above 0 and at most 1")
+    budget = None if at is None else read_budget(at)
     metric = comparison.choose_metric(read, metric)
+    limited: list[str] = []
+    if budget is not None:
+        read, limited = limit_runs(read, budget)
     if metric == "accuracy":
         target = comparison.find_reachable_accuracy(read) if target is None else target
     elif target is not None:
@@ -49,7 +62,11 @@ def compare(
     lines = list(comparison.list_runs(read))
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
-    for line in comparison.list_faults(read):
+    if budget is not None:
+        share = f"{100 * budget.share:g} % of its rounds"
+        line = f"all at one budget of {budget.kind}: what run 1 spends in {share}, seed by seed"
+        console.print(line, soft_wrap=True, highlight=False)
+    for line in (*comparison.list_faults(read), *limited):
         console.print(line, style="yellow", soft_wrap=True, highlight=False)
     print_wide(comparison.compare_runs(read, metric, target))
     paired, said = comparison.compare_pairs(read, metric)

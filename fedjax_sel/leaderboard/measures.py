@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.cells import Cell, Facts
-from fedjax_sel.leaderboard.scales import BUDGETS, Budget
+from fedjax_sel.leaderboard.scales import BUDGETS
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.metrics import at_cost, coverage, fill_missing, jain, mean_over_rounds, rounds_to
 from fedjax_sel.metrics.labels import cohort_divergence
 from fedjax_sel.papers.measures import settle
+from fedjax_sel.report.budgets import Budget, extrapolate_cost, find_limit, running_cost
 
 ACCURACY, ROUNDS_TO = "accuracy", "rounds to target"
 COSTS = ("bytes", "flops", "seconds", "joules")
@@ -34,40 +35,6 @@ CHOICE = "microseconds a choice"
 
 Rows = list[tuple[str, str, Float[np.ndarray, "R"], Any]]
 """Rows of a measure, a budget, its values, and whether they are censored, one per seed."""
-
-
-def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
-    """Returns the cumulative cost of a run after each round, including the cost of selection.
-
-    Raises:
-      KeyError: the run has no such cost.
-    """
-    if kind == "rounds":
-        return np.broadcast_to(np.arange(1.0, history.rounds + 1), (len(history.seeds), history.rounds))
-    return history.cumulative(kind)
-
-
-def find_limit(baseline: History, budget: Budget) -> Float[np.ndarray, "R"]:
-    """Returns the limit of a budget for each seed: the baseline's cost, with the same seed, at its share of rounds.
-
-    A seed in which the baseline diverged before counts as if it had gone on to spend as until then.
-    """
-    by_then = max(1, round(budget.share * baseline.rounds))
-    spent = running_cost(baseline, budget.kind)[:, by_then - 1]
-    return spent if budget.kind == "rounds" else extrapolate_cost(spent, baseline.diverged, by_then)
-
-
-def extrapolate_cost(
-    spent: Float[np.ndarray, "R"], diverged: Int[np.ndarray, "R"], rounds: int
-) -> Float[np.ndarray, "R"]:
-    """Returns what seeds would have spent in these rounds if those that diverged had gone on to spend as until then.
-
-    Args:
-      spent: in these rounds.
-      diverged: the round in which each seed diverged, from 1; 0: it did not.
-      rounds: how many.
-    """
-    return spent * rounds / np.where(diverged > 0, np.minimum(diverged, rounds), rounds)
 
 
 def measure_under(history: History, baseline: History, budget: Budget) -> tuple[np.ndarray, np.ndarray]:

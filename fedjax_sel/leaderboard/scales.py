@@ -10,6 +10,7 @@ from typing import TypeVar
 from fedjax_sel.catalog import check_name
 from fedjax_sel.leaderboard.federations import FEDERATIONS, Entry
 from fedjax_sel.leaderboard.selectors import BASELINE, SELECTORS, VARIANTS, Competitor
+from fedjax_sel.report.budgets import KINDS, Budget
 
 T = TypeVar("T")
 
@@ -39,29 +40,6 @@ SCALES: dict[str, Scale] = {
 }
 
 
-@dataclass(frozen=True)
-class Budget:
-    """A limit on every selector's spending: what the baseline with the same seed spends in a share of its rounds.
-
-    Attributes:
-      kind: a total of `History` (`bytes`, `flops`), `seconds`, `joules`, or `rounds`.
-      share: the share of the baseline's rounds.
-    """
-
-    kind: str
-    share: float
-
-    @property
-    def name(self) -> str:
-        """Its name in tables.
-
-        >>> Budget("bytes", 0.5).name
-        'bytes, 50 %'
-        """
-        return f"{self.kind}, {100 * self.share:g} %"
-
-
-KINDS = ("rounds", "bytes", "flops", "seconds", "joules")
 BUDGETS: tuple[Budget, ...] = (
     Budget("rounds", 1.0),
     *(Budget(kind, share) for share in (0.5, 0.2) for kind in KINDS),

@@ -109,7 +109,8 @@ def compare_runs(
       target: accuracy; with it the table has the rounds and bytes (simulated seconds and joules if a run has devices)
         until it is reached, as medians over seeds.
     """
-    out = Table(title=None if target is None else f"target accuracy {target:g}", title_justify="left")
+    title = None if target is None else f"target accuracy {target:g} (medians over seeds)"
+    out = Table(title=title, title_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
     costs = ("bytes", "seconds", "joules") if timed else ("bytes",)
     aims = () if target is None else ("rounds to target", *(f"{cost} to target" for cost in costs))

@@ -1,0 +1,175 @@
+"""Runs under one budget: what they have reached when each seed has spent as much as that of a reference run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.engine.history import FAULT, TOTALS, History
+from fedjax_sel.report.quantities import format_count
+
+KINDS = ("rounds", "bytes", "flops", "seconds", "joules")
+"""What a budget can limit."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on every run's spending: what the reference with the same seed spends in a share of its rounds.
+
+    Attributes:
+      kind: a total of `History` (`bytes`, `flops`), `seconds`, `joules`, or `rounds`.
+      share: the share of the reference's rounds.
+    """
+
+    kind: str
+    share: float
+
+    @property
+    def name(self) -> str:
+        """Its name in tables.
+
+        >>> Budget("bytes", 0.5).name
+        'bytes, 50 %'
+        """
+        return f"{self.kind}, {100 * self.share:g} %"
+
+
+def read_budget(text: str) -> Budget:
+    """Returns the budget that is given as `KIND=SHARE`.
+
+    Raises:
+      ValueError: the kind is unknown, or the share is not above 0 and at most 1.
+
+    >>> read_budget("bytes=0.5")
+    Budget(kind='bytes', share=0.5)
+    """
+    kind, _, share = text.partition("=")
+    check_name("budget", kind, KINDS)
+    try:
+        number = float(share)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= 1:
+        raise ValueError(f"the budget is {text!r}; give a share above 0 and at most 1, as in {kind}=0.5")
+    return Budget(kind, number)
+
+
+def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
+    """Returns the cumulative cost of a run after each round, including the cost of selection.
+
+    Raises:
+      KeyError: the run has no such cost.
+    """
+    if kind == "rounds":
+        return np.broadcast_to(np.arange(1.0, history.rounds + 1), (len(history.seeds), history.rounds))
+    return history.cumulative(kind)
+
+
+def find_limit(reference: History, budget: Budget) -> Float[np.ndarray, "R"]:
+    """Returns the limit of a budget for each seed: the reference's cost, with the same seed, at its share of rounds.
+
+    A seed in which the reference diverged before counts as if it had gone on to spend as until then.
+    """
+    by_then = max(1, round(budget.share * reference.rounds))
+    spent = running_cost(reference, budget.kind)[:, by_then - 1]
+    return spent if budget.kind == "rounds" else extrapolate_cost(spent, reference.diverged, by_then)
+
+
+def extrapolate_cost(
+    spent: Float[np.ndarray, "R"], diverged: Int[np.ndarray, "R"], rounds: int
+) -> Float[np.ndarray, "R"]:
+    """Returns what seeds would have spent in these rounds if those that diverged had gone on to spend as until then.
+
+    Args:
+      spent: in these rounds.
+      diverged: the round in which each seed diverged, from 1; 0: it did not.
+      rounds: how many.
+    """
+    return spent * rounds / np.where(diverged > 0, np.minimum(diverged, rounds), rounds)
+
+
+def limit_runs(
+    runs: Mapping[str, tuple[History, Any]], budget: Budget
+) -> tuple[dict[str, tuple[History, Any]], list[str]]:
+    """Returns runs as they are when the first one's budget is spent, and lines on what could not be limited.
+
+    A run keeps the seeds that the first one has, too, and in which it was evaluated within the budget.
+
+    Args:
+      runs: the runs, by name.
+      budget: of the first run.
+
+    Raises:
+      ValueError: a run does not have this cost, or was evaluated within the budget in no seed.
+    """
+    reference = next(iter(runs.values()))[0]
+    for name, (history, _) in runs.items():
+        if budget.kind != "rounds" and budget.kind not in history:
+            raise ValueError(
+                f"{name} has no {budget.kind}, as its clients have no devices; give bytes, flops or rounds"
+            )
+    limit = dict(zip(reference.seeds, find_limit(reference, budget), strict=True))
+    out, said = {}, []
+    for number, (name, (history, about)) in enumerate(runs.items(), start=1):
+        history = take_seeds(history, [seed in limit for seed in history.seeds])
+        limits = np.array([limit[seed] for seed in history.seeds])
+        cost = running_cost(history, budget.kind)
+        ended = (cost[:, -1:] < limits[:, None] * (1 - 1e-9))[:, 0] & (history.diverged == 0)
+        if ended.any():
+            said.append(
+                f"{number} spent less than the budget in {format_count(int(ended.sum()), 'seed')}; what it would have "
+                "reached is not known, and it counts with what it reached"
+            )
+        history = hide_rounds(history, cost > limits[:, None])
+        measured = ~np.isnan(history[history.headline]).all(axis=1)
+        if not measured.any():
+            raise ValueError(
+                f"{name} was evaluated within {budget.name} of run 1 in no seed that both have; give a larger share"
+            )
+        if not measured.all():
+            seeds = format_count(int((~measured).sum()), "seed")
+            said.append(f"{number} was not evaluated within the budget in {seeds}, left out here")
+        out[name] = take_seeds(history, measured), about
+    return out, said
+
+
+def hide_rounds(history: History, beyond: np.ndarray) -> History:
+    """Returns a history in which what is measured in these rounds is NaN, and what they cost 0.
+
+    Args:
+      history: the history.
+      beyond: which rounds of each seed, Bool[R, T].
+    """
+    costs = {*KINDS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
+
+    def hide(name: str, values: np.ndarray) -> np.ndarray:
+        if name == "alive" or np.shape(values) != beyond.shape:
+            return values
+        return np.where(beyond, 0 if name in costs or name.startswith(FAULT) else np.nan, values)
+
+    return replace(history, metrics={name: hide(name, values) for name, values in history.metrics.items()})
+
+
+def take_seeds(history: History, which: Any) -> History:
+    """Returns the part of a history that belongs to some seeds, without models.
+
+    Args:
+      history: the history.
+      which: for each seed, whether it is kept.
+    """
+    keep = np.flatnonzero(which)
+    return replace(
+        history,
+        seeds=tuple(history.seeds[i] for i in keep),
+        metrics={name: values[keep] for name, values in history.metrics.items()},
+        selections=history.selections[keep],
+        client_metrics={name: values[keep] for name, values in history.client_metrics.items()},
+        variables=None,
+        personal=(),
+    )
