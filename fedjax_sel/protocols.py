@@ -702,6 +702,17 @@ class Correction(Strategy):
         """
         return state
 
+    def adjust(self, state: StrategyState, variables: Variables) -> Variables:
+        """Returns the new global model, from that of the aggregator; unchanged by default.
+
+        It follows `merge`, in rounds in which an update has a weight.
+
+        Args:
+          state: after the round.
+          variables: the trained parameters after the aggregator's step.
+        """
+        return variables
+
 
 class Aggregator(Strategy):
     """How updates are merged: a weighted sum of the cohort's deltas, then a step of the server's optimiser.

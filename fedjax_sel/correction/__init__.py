@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedjax_sel import catalog
 
 if TYPE_CHECKING:
+    from fedjax_sel.correction.feddyn import FedDyn as FedDyn
     from fedjax_sel.correction.none import NoCorrection as NoCorrection
     from fedjax_sel.correction.proximal import Proximal as Proximal
     from fedjax_sel.correction.scaffold import Scaffold as Scaffold

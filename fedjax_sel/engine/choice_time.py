@@ -108,7 +108,7 @@ def draw_signals(
         cohort = select_cohort(experiment, seed, state, ctx, before)
         trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, LAYOUT)
         probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, LAYOUT)
-        variables, _ = aggregate(experiment, state, trained)
+        variables, *_ = aggregate(experiment, state, trained)
         known = before | probed
         return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, LAYOUT)
 

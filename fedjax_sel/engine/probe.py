@@ -27,7 +27,7 @@ PREFIX = "probed_"
 
 
 def probe(
-    aggregate: Callable[[Experiment, RoundState, Trained], tuple[Variables, StrategyState]],
+    aggregate: Callable[[Experiment, RoundState, Trained], tuple[Variables, StrategyState, StrategyState]],
     experiment: Experiment,
     data: FederatedData,
     seed: PRNGKey,
@@ -56,7 +56,7 @@ def probe(
         cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
         with stage("probe", round=ctx.round):
             trained = train_cohort(experiment, data, own, state, ctx, cohort, asked, layout)
-            variables, _ = aggregate(experiment, state, trained)
+            variables, *_ = aggregate(experiment, state, trained)
             values = measure_clients(
                 signals.at("before"),
                 experiment.task,

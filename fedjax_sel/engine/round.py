@@ -57,7 +57,7 @@ def round_step(
     # What they train on, and how; and whose update is accepted.
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
-    variables, aggregation = aggregate(experiment, state, trained)  # and how updates are merged
+    variables, aggregation, correction = aggregate(experiment, state, trained)  # and how updates are merged
     signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
     selector_state = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     back = restrict(cohort, trained.work.returned)
@@ -72,7 +72,7 @@ def round_step(
         data_server=merge_reports(experiment, key(Purpose.DATA_MERGE), state, ctx, back, chosen.report),
         personal=personal,
         aggregation=aggregation,
-        correction=merge_correction(experiment, state, trained),
+        correction=correction,
         change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),
         alive=state.alive,
     )
@@ -131,12 +131,15 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
         return cohort
 
 
-def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tuple[Variables, StrategyState]:
-    """Returns the new global model and the aggregator's state; batch statistics are averaged by any aggregator.
+def aggregate(
+    experiment: Experiment, state: RoundState, trained: Trained
+) -> tuple[Variables, StrategyState, StrategyState]:
+    """Returns the new global model, and the states of aggregator and correction.
 
-    If no update has a weight, both stay as they were, unless the aggregator perturbs the change.
+    Batch statistics are averaged by any aggregator. If no update has a weight, the model and the aggregator's state
+    stay as they were, unless the aggregator perturbs the change.
     """
-    task = experiment.task
+    task, correction = experiment.task, merge_correction(experiment, state, trained)
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
         stepped, aggregation = check_pair(
@@ -148,10 +151,14 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
         if not overrides(experiment.aggregation, "perturb"):  # noise is released whoever returned
             new, old = (stepped, aggregation), (model, state.aggregation)
             stepped, aggregation = choose(whole == 0, old, new)
+        if overrides(experiment.correction, "adjust"):
+            adjusted = experiment.correction.adjust(correction, stepped)
+            check_like(f"{type(experiment.correction).__name__}.adjust", model, adjusted)
+            stepped = choose(whole == 0, stepped, adjusted)
         share = jnp.where(whole > 0, 1 / jnp.where(whole > 0, whole, 1.0), 0.0)
         variables = task.join(stepped, jax.tree.map(lambda s, d: s + d * share, statistics, moved))
         check_finite(variables)
-        return variables, aggregation
+        return variables, aggregation, correction
 
 
 def measure_round(

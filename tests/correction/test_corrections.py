@@ -9,9 +9,11 @@ from fedjax_sel import Experiment, Layout, correction, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.feddyn import FedDyn
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.devices.availability import Function
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform as UniformLaw
 from fedjax_sel.engine.memory import check_kept, size_of
@@ -97,6 +99,54 @@ def test_scaffold_reaches_the_optimum_where_fedavg_drifts(cohort_size, client_se
         for c in (NoCorrection(), Proximal(0.5), Scaffold())
     }
     assert away["Scaffold"] < 1e-4 < 0.05 < away["Proximal"] < away["NoCorrection"]
+
+
+def feddyn_by_hand(selections, alpha, returned=lambda t, i: True):
+    """Acar et al., Algorithm 1, with gradient steps for its exact minimiser."""
+    w, h, own = np.zeros(2), np.zeros(2), np.zeros((len(A), 2))
+    for t, cohort in enumerate(selections):
+        ends = {}
+        for i in cohort:
+            y = w.copy()
+            for _ in range(STEPS):
+                y -= RATE * 0.9**t * (gradient(y, i) - own[i] + alpha * (y - w))
+            if returned(t, i):
+                ends[i] = y
+        for i, y in ends.items():
+            own[i] -= alpha * (y - w)
+        if ends:
+            h = h - alpha / len(A) * sum(y - w for y in ends.values())
+            w = np.mean(list(ends.values()), axis=0) - h / alpha
+    return w
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
+@pytest.mark.parametrize("alpha", [0.1, 0.7])
+def test_feddyn_is_its_text(alpha, layout):
+    history = run(FedDyn(alpha), layout=layout)
+    wanted = feddyn_by_hand(history.selections[0], alpha)
+    np.testing.assert_allclose(weights_of(history), wanted, rtol=1e-4, atol=1e-5)
+    assert np.abs(wanted - prox_by_hand(history.selections[0], alpha)).max() > 0.01
+
+
+def away(round, clients):
+    """Client 1 drops out in round 2, everybody in round 4."""
+    return (jnp.arange(clients) != 1) & (round != 4) | (round != 2) & (round != 4)
+
+
+def test_feddyn_counts_who_returns_and_rests_where_nobody_does():
+    history = run(FedDyn(0.3), client_selection=RoundRobin(), volatility=Function(away))
+    wanted = feddyn_by_hand(history.selections[0], 0.3, lambda t, i: t != 4 and (t, i) != (2, 1))
+    assert 1 in history.selections[0, 2]
+    np.testing.assert_allclose(weights_of(history), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_feddyn_reaches_the_optimum_of_all_with_a_part_of_them_and_sends_no_more():
+    trainer = SGD(RATE, batch_size=None, steps=40)
+    plain, dynamic = (run(c, 3, 400, Uniform(), local_training=trainer) for c in (NoCorrection(), FedDyn(0.5)))
+    assert np.abs(weights_of(dynamic) - OPTIMUM).max() < 1e-3 < 0.05 < np.abs(weights_of(plain) - OPTIMUM).max()
+    for name in ("bytes_down", "bytes_up", "client_flops"):
+        np.testing.assert_array_equal(dynamic[name], plain[name])
 
 
 def test_who_does_not_come_back_changes_no_variate():
