@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import fedjax_sel as fs
 from fedjax_sel import config
 from fedjax_sel.cli import main
+from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.engine.history import History
 from fedjax_sel.report import doctor
 from fedjax_sel.report.doctor import examine_folder, list_caches
@@ -152,9 +153,27 @@ def test_of_targets_that_are_no_classes_the_sizes_are_shown(tmp_path):
     done = call(*given)
     assert done.exit_code == 0, done.output
     assert "clients: 10, targets: continuous, training examples: " in done.stdout
-    done = call(*given, "--figure", tmp_path / "labels.png")
-    assert done.exit_code == 2
-    assert "targets are continuous: no classes whose examples could be counted" in done.output
+    done = call(*given, "--figure", tmp_path / "sizes.png")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "sizes.png").stat().st_size > 1000
+    federation = fs.Federation(fs.load("diabetes"), fs.partition.Unequal(10))
+    heights = [bar.get_height() for bar in federation.plot(2).patches]
+    np.testing.assert_array_equal(heights, federation.draw(2).num_examples)
+
+
+def test_skewed_sizes_are_drawn_by_their_logarithms():
+    """Of a client with 900 examples and nine with 3, the small ones are seen, and white is none."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    counts = np.full((10, 2), 3)
+    counts[0], counts[4, 1] = 900, 0
+    image = plot_labels(counts).images[0]
+    assert isinstance(image.norm, LogNorm)
+    assert image.get_array().mask.sum() == 1
+    assert 0.05 < image.norm(3) < 0.5
+    even = plot_labels(np.array([[3, 0], [20, 4]])).images[0]
+    assert type(even.norm) is Normalize
+    assert plot_labels(np.zeros((2, 2), int)).images[0].norm.vmax == 1
 
 
 def test_a_component_is_explained_by_what_its_class_declares():

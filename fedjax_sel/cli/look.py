@@ -92,9 +92,9 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
     for name, values in ranges.items():
         console.print(f"{name}: {values.min()} to {values.max()}, median {np.median(values):g}")
     if figure is not None:
-        from fedjax_sel.data.picture import plot_labels
+        from fedjax_sel.data.picture import plot_clients
 
-        write_figure(figure, plot_labels(data.count_labels()).figure)
+        write_figure(figure, plot_clients(data).figure)
         console.print(f"The figure is {figure}", soft_wrap=True)
 
 

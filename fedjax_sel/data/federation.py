@@ -16,7 +16,7 @@ from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
 from fedjax_sel.data.partition.natural import Natural
-from fedjax_sel.data.picture import plot_labels
+from fedjax_sel.data.picture import plot_clients
 from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
 from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
@@ -101,13 +101,15 @@ class Federation:
             raise ValueError(f"federation: public is {describe_kind(self.public)}; it must be examples, or a Dataset")
 
     def plot(self, seed: int = 0, ax: Any = None) -> Any:
-        """Plots the training examples of each client by class, as `seed` draws them, and returns the matplotlib axes.
+        """Plots the training examples of each client, as `seed` draws them, and returns the matplotlib axes.
+
+        They are drawn by class if targets are classes.
 
         Args:
           seed: seed of the run.
           ax: axes to draw on; None: new ones.
         """
-        return plot_labels(self.draw(seed).count_labels(), ax)
+        return plot_clients(self.draw(seed), ax)
 
     @classmethod
     def from_arrays(

@@ -29,10 +29,39 @@ def merge_lines(values: Shaped[np.ndarray, "N C"]) -> Shaped[np.ndarray, "k C"]:
     return np.add.reduceat(values, begin, axis=0) / np.minimum(together, len(values) - begin)[:, None]
 
 
+SKEWED = 10
+"""The largest number of examples, as a multiple of the median, from which colours show logarithms."""
+
+
+def plot_sizes(sizes: Int[np.ndarray, "N"], ax: Any = None) -> Any:
+    """Plots the number of examples of each client, for targets that are not classes, and returns the axes.
+
+    >>> plot_sizes(np.array([3, 1])).get_ylabel()
+    'examples'
+    """
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        ax = plt.subplots(figsize=(6.0, 3.0), layout="constrained")[1]
+    lines = merge_lines(np.asarray(sizes)[:, None])[:, 0]
+    together = count_together(len(sizes))
+    ax.bar(together * np.arange(len(lines)), lines, width=0.9 * together)
+    ax.set(xlabel="client", ylabel="examples")
+    return ax
+
+
+def plot_clients(data: Any, ax: Any = None) -> Any:
+    """Plots the training examples of each client of a federation's draw, by class if targets are classes."""
+    if data.targets == "classes":
+        return plot_labels(data.count_labels(), ax)
+    return plot_sizes(np.asarray(data.num_examples), ax)
+
+
 def plot_labels(counts: Int[np.ndarray, "N C"], ax: Any = None) -> Any:
     """Plots the examples of each client (a line) in each class (a column) and returns the axes.
 
-    More than `MOST_LINES` clients are drawn as means over neighbours.
+    More than `MOST_LINES` clients are drawn as means over neighbours. If the largest number is more than `SKEWED` times
+    the median, the colours' scale is logarithmic, and white stands for none.
 
     Args:
       counts: numbers of examples.
@@ -42,6 +71,7 @@ def plot_labels(counts: Int[np.ndarray, "N C"], ax: Any = None) -> Any:
     'class'
     """
     import matplotlib.pyplot as plt  # imported here because it takes a second
+    from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import MaxNLocator
 
     clients, classes = counts.shape
@@ -49,8 +79,11 @@ def plot_labels(counts: Int[np.ndarray, "N C"], ax: Any = None) -> Any:
         width, height = np.clip([2.2 + 0.35 * classes, 1.6 + 0.16 * clients], (4.0, 3.0), (9.0, 7.0))
         ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     lines, extent = merge_lines(counts), (-0.5, classes - 0.5, clients - 0.5, -0.5)
-    high = max(1, int(lines.max()))
-    image = ax.imshow(lines, aspect="auto", cmap="Blues", vmin=0, vmax=high, extent=extent, interpolation="nearest")
+    high, some = max(1, int(lines.max())), lines[lines > 0]
+    skewed = some.size > 0 and high > SKEWED * np.median(some)
+    norm = LogNorm(some.min() / 2, high) if skewed else Normalize(0, high)  # half: one example is not white
+    shown = np.ma.masked_equal(lines, 0) if skewed else lines
+    image = ax.imshow(shown, aspect="auto", cmap="Blues", norm=norm, extent=extent, interpolation="nearest")
     ax.set(xlabel="class", ylabel="client")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, nbins=8))
