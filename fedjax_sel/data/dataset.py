@@ -54,6 +54,8 @@ class Dataset:
         owner.
       targets: the kind of targets.
       features: the names of the columns of `x`, if it was a table.
+      owners: the owners by their number, as they were given; client `i` of `partition.Natural()` is `owners[i]`.
+      labels: the classes by their number, if they were given as names.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Dataset:
     owner: Int[np.ndarray, "n"] | None = None
     targets: str = "classes"
     features: tuple[str, ...] | None = None
+    owners: tuple[Any, ...] | None = None
+    labels: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.x.shape[1:]))
@@ -163,6 +167,8 @@ def dataset(
         if owner is not None:
             warn_of_owners(name, owner, left)
             owner = owner[left]
+    # Numbered after the split, because an owner without training examples is not a client.
+    owners, number = (None, None) if owner is None else np.unique(owner, return_inverse=True)
     return Dataset(
         name=name,
         x=x,
@@ -172,9 +178,9 @@ def dataset(
         validation_x=apart["validation"][0],
         validation_y=apart["validation"][1],
         classes=classes,
-        # Numbered after the split, because an owner without training examples is not a client.
-        owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
+        owner=None if number is None else number.astype(np.int32),
         targets=targets,
+        owners=None if owners is None else tuple(owners.tolist()),
     )
 
 

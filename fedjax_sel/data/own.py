@@ -83,9 +83,9 @@ def from_arrays(
         pairs.append((x, y))
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
     x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    return dataset(
-        name, x, y, test=test, validation=validation, owner=owner, classes=classes, seed=seed, targets=targets
-    )
+    given = {"classes": classes, "seed": seed, "targets": targets}
+    made = dataset(name, x, y, test=test, validation=validation, owner=owner, **given)
+    return replace(made, owners=tuple(named[number][0] for number in made.owners or ()))
 
 
 def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -197,7 +197,7 @@ def from_frame(
         list_values(f"{name}: column {client!r}", owner)  # an error that names the column
         warn_of_categories(name, frame[client])
     made = dataset(name, *read(frame), owner=owner, classes=classes, seed=seed, targets=targets, **apart)
-    return replace(made, features=tuple(chosen))
+    return replace(made, features=tuple(chosen), labels=None if numbered else tuple(values.tolist()))
 
 
 def warn_of_categories(name: str, client: Any) -> None:

@@ -110,6 +110,11 @@ def test_a_table_with_a_column_of_clients():
     np.testing.assert_array_equal(drawn.num_examples, [3, 2, 1])
     np.testing.assert_array_equal(drawn.test_y, [0, 1])
     assert made.features == ("age", "tall")
+    assert (made.owners, made.labels) == (("a", "b", "c"), ("no", "yes"))
+    assert from_frame(FRAME, label="age", features=["tall"], targets="continuous").labels is None
+    named = from_arrays({"north": (np.eye(3), [0, 1, 0]), "east": (np.eye(3), [1, 1, 0])})
+    assert (named.owners, named.owner.tolist()) == (("east", "north"), [0, 0, 0, 1, 1, 1])
+    assert from_arrays([(np.eye(3), [0, 1, 0])] * 2).owners == (0, 1)
 
 
 def test_categories_without_rows_are_said_not_to_be_clients():
