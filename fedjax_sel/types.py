@@ -71,7 +71,7 @@ class Undeclared(Pytree):
     owner: str = static(default="")
 
     def refuse(self, *_: Any) -> NoReturn:
-        """Raises `ValueError`, whatever is done with it."""
+        """Raises `ValueError`, whatever is computed with it."""
         raise ValueError(
             f"{self.owner} reads the number of rounds; its class must say so (uses_rounds = True), as a finished run "
             "of it cannot be given more rounds"
@@ -79,7 +79,14 @@ class Undeclared(Pytree):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = refuse
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __lt__ = __le__ = refuse
-    __gt__ = __ge__ = __float__ = __int__ = __index__ = __bool__ = __array__ = __jax_array__ = __getattr__ = refuse
+    __gt__ = __ge__ = __eq__ = __ne__ = __abs__ = __and__ = __rand__ = __divmod__ = __rdivmod__ = refuse
+    __float__ = __int__ = __index__ = __bool__ = __array__ = __jax_array__ = refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises `ValueError`; `AttributeError` for what Python asks any value for."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.refuse()
 
 
 class Context(Pytree):

@@ -186,6 +186,28 @@ def test_what_a_budget_leaves_open_is_said():
         limit_runs({"a": (first, CONFIG)}, read_budget("seconds=1"))
 
 
+def test_a_seed_that_diverges_after_the_budget_counts_with_what_it_had():
+    one = spend([0, 1], [[0.1, 0.2, 0.3, np.nan], [0.2, 0.3, 0.4, 0.5]], 10)
+    alive = np.array([[1.0, 1, 1, 0], [1, 1, 1, 1]])
+    one = History(one.seeds, {**one.metrics, "alive": alive}, one.selections, 10)
+    runs, said = limit_runs({"a": (one, CONFIG)}, read_budget("rounds=0.5"))
+    np.testing.assert_array_equal(runs["a"][0].last("accuracy"), [0.2, 0.3])
+    assert not runs["a"][0].diverged.any()
+    assert not said
+
+
+def test_the_first_run_spends_all_of_its_own_budget():
+    cost = np.random.default_rng(0).random((200, 50))
+    nothing = {name: np.zeros_like(cost) for name in TOTALS["bytes"]}
+    metrics = {**nothing, TOTALS["bytes"][0]: cost, "alive": np.ones_like(cost)}
+    metrics["accuracy"] = np.tile(np.arange(50.0), (200, 1))
+    one = History(tuple(range(200)), metrics, np.zeros((200, 50, 2), int), 10)
+    for share in (0.3, 0.5, 1.0):
+        runs, said = limit_runs({"a": (one, CONFIG)}, read_budget(f"bytes={share}"))
+        np.testing.assert_array_equal(runs["a"][0].last("accuracy"), round(50 * share) - 1)
+        assert len(said) == 0
+
+
 @pytest.mark.parametrize("text", ["byte=0.5", "bytes", "bytes=0", "bytes=1.5", "bytes=half", "bytes=nan"])
 def test_a_budget_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match=r"did you mean 'bytes'|give a share above 0 and at most 1, as in bytes=0\.5"):

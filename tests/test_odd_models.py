@@ -1,10 +1,13 @@
 """Models whose variables have lists, tuples, odd names or few bits: trained, saved, opened, frozen and exported."""
 
+from collections import namedtuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from flax.core import FrozenDict
 from rich.console import Console
 
 import fedjax_sel as fs
@@ -13,6 +16,7 @@ from fedjax_sel import config as configuration
 from fedjax_sel.local_training import SGD
 from fedjax_sel.runs.execute import execute
 
+Named = namedtuple("Named", "w b")
 IRIS = fs.load("iris")
 CLIENTS = fs.Federation(IRIS, fs.partition.Iid(clients=10))
 
@@ -123,6 +127,25 @@ def test_a_list_follows_the_code_as_it_is_now():
     for layers[0] in (2, 1, 3):
         history = fs.simulate(fs.Experiment(task, cohort_size=3, rounds=1), CLIENTS)
         assert len(history.variables["params"]) == layers[0] + 1
+
+
+def test_variables_come_back_as_they_were_made():
+    """None, for no bias, and Flax's frozen dictionaries, whose methods some code calls."""
+    made = []
+
+    def start(key, x):
+        one = {"w": jnp.zeros((x.shape[-1], 3)), "bias": None, "more": [(), None, {"b": jnp.zeros(3)}]}
+        made[:] = [FrozenDict({"a": one, "n": Named(jnp.ones(1), None)})]
+        return made[0]
+
+    def apply(v, x):
+        assert jax.tree.structure(v) == jax.tree.structure(made[0])
+        one = v.unfreeze()["a"]
+        assert one["more"][:2] == [(), one["bias"]] == [(), v["n"].b] == [(), None]
+        return x @ one["w"] + one["more"][2]["b"][None]
+
+    task = fs.Task.on(models.from_functions(start, apply), IRIS)
+    assert fs.simulate(fs.Experiment(task, cohort_size=3, rounds=1), CLIENTS)["accuracy"][0, -1] > 0.4
 
 
 def test_what_is_not_nested_dictionaries_is_not_written(tmp_path):

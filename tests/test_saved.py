@@ -104,6 +104,8 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(run, x, says):
         (np.uint8([0, 255]), np.int32([0, 1]), None),
         (np.uint8([0, 1]), np.array([False, True]), None),
         (np.float32([-1, 3]), np.uint8([0, 200]), None),
+        (np.float32([3, 4]), np.uint8([1, 1]), None),
+        (np.uint8([0, 8]), np.array([True, False]), None),
         (np.float32([-1, 3]), np.float32([0, 0.2]), None),
     ],
 )
@@ -132,6 +134,10 @@ def test_columns_of_a_table_are_found_by_their_names(tmp_path, run):
     known = opened.logits(x)
     assert abs(known - opened.logits(x[:, ::-1])).max() > 0.1
     np.testing.assert_array_equal(opened.logits(table[["size", "who", "age"]]), known)
+    flags = table.assign(age=table["age"] > 0, size=table["size"].astype("Float64"))
+    np.testing.assert_allclose(opened.logits(flags), opened.logits(flags[["age", "size"]].to_numpy(float)), rtol=1e-6)
+    with pytest.raises(ValueError, match="lack the column 1; those of the run have 0, 1"):
+        convert_new(pd.DataFrame({0: [1.0]}), np.ones((2, 2)), (0, 1))
     with pytest.raises(ValueError, match="new examples lack the column 'size'; those of the run have age, size"):
         opened.predict(table[["age", "who"]])
     with pytest.raises(ValueError, match=r"those of the run have no names of columns; give an array .*to_numpy"):

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.kernels.clipping import clipping_factor
-from fedjax_sel.protocols import Aggregator
+from fedjax_sel.protocols import Aggregator, Correction, LocalTrainer, overrides
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Plan, PRNGKey, Variables
 
@@ -41,6 +41,14 @@ class DPFedAvg(Aggregator):
     clip: Scalar = param(default=1.0, above=0, below=math.inf)
     noise_multiplier: Scalar = param(default=1.0, low=0, below=math.inf)
     expected: Scalar | None = param(default=None, above=0, below=math.inf)
+
+    def check(self, trainer: LocalTrainer, correction: Correction) -> None:
+        """Raises `ValueError` for a correction that moves the global model itself, by updates as they were."""
+        if overrides(correction, "adjust"):
+            raise ValueError(
+                f"dp_fedavg clips updates and adds noise to their sum, but {correction!r} moves the global model by "
+                "what neither was done to; use another correction"
+            )
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns `1 / q W` for every member; 0 for empty slots."""

@@ -135,22 +135,14 @@ class LEFL(ClientSelector):
     ) -> Any:
         """Returns `read(task, variables, inputs)` of some clients' models after the pre-phase, with a leading `k`."""
         data = jax.tree.map(jnp.asarray, host.data)
-        devices = host.devices[: len(clients)]
+        devices, trainer = host.devices[: len(clients)], self.pre_trainer(host)
         most = min(host.side_by_side or ctx.m, -(-len(clients) // max(1, len(devices))))
-        found = map_trained_models(
-            read,
-            host.task,
-            data,
-            self.pre_trainer(host),
-            host.variables,
-            inputs,
-            clients,
-            key,
-            ctx.rounds,
-            side_by_side=most,
-            devices=devices,
-        )
-        return jax.tree.map(jnp.asarray, jax.device_get(found))  # on one device again
+        found, size = [], most * max(1, len(devices))
+        for start in range(0, len(clients), size):  # a call each, as memory that XLA holds on a mesh grows during one
+            some = clients[jnp.minimum(jnp.arange(start, start + size), len(clients) - 1)]
+            on = (read, host.task, data, trainer, host.variables, inputs, some, key, ctx.rounds)
+            found.append(jax.device_get(map_trained_models(*on, side_by_side=most, devices=devices)))
+        return jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts)[: len(clients)]), *found)
 
     def pre_trainer(self, host: Host) -> Any:
         """Returns the run's trainer with the pre-phase's epochs; raises `ValueError` if it does not count epochs."""

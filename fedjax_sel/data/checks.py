@@ -320,12 +320,16 @@ def convert_new(x: Any, stored: np.ndarray, features: Sequence[str] | None = Non
         raise ValueError(f"new examples have the shape {x.shape[1:]}, and those of the run {shape}{alone}")
     types, high, usual = (x.dtype, stored.dtype), float(x.max()), float(stored[:EXAMPLES_AT_A_TIME].max())
     mixed = np.uint8 in types and any(one.kind in "bf" for one in types)  # images from 0 to 255, and from 0 to 1
-    if mixed and x.any() and (high <= 1) != (usual <= 1):
+    if mixed and x.any() and min(high, usual) <= 1 and max(high, usual) > BYTES_FROM:
         raise ValueError(
             f"new examples are {x.dtype} up to {high:g}, and those of the run {stored.dtype} up to {usual:g}; give "
             "them in the same unit"
         )
     return x
+
+
+BYTES_FROM = 16
+"""The largest number of examples above which `uint8` means pixels, and not counts."""
 
 
 def order_columns(x: Any, features: Sequence[str] | None) -> Any:
@@ -342,8 +346,9 @@ def order_columns(x: Any, features: Sequence[str] | None) -> Any:
             "(x[columns].to_numpy()), with the columns in the order of the run's examples"
         )
     if missing := [name for name in features if name not in columns]:
-        raise ValueError(f"new examples lack the column {missing[0]!r}; those of the run have {', '.join(features)}")
-    return x[list(features)]
+        known = ", ".join(map(str, features))
+        raise ValueError(f"new examples lack the column {missing[0]!r}; those of the run have {known}")
+    return np.stack([np.asarray(x[name], np.float64) for name in features], axis=1)
 
 
 def convert_examples(what: str, x: np.ndarray) -> np.ndarray:

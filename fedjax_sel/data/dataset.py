@@ -189,8 +189,8 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
 
     Here `x` is first converted to `float32`. There is one number for each index of the last axis: for each channel of
     images `[n, h, w, c]`, or each feature of flat examples `[n, c]`. For `uint8` images they equal the usual mean and
-    deviation of `x / 255`, written for `x` as stored. Features that are
-    constant, or whose deviation float32 cannot hold, keep scale 1.
+    deviation of `x / 255`, written for `x` as stored. Features that are constant, or whose deviation float32 cannot
+    hold, keep scale 1.
     """
     width = data.x.shape[-1]
     # Moments are taken about the first value, not about 0, so that a feature far from 0 loses no digits and a constant

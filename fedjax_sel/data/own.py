@@ -202,8 +202,8 @@ def from_frame(
 
 def warn_of_categories(name: str, client: Any) -> None:
     """Warns if a column of clients knows of more clients than have rows."""
-    known = getattr(client.dtype, "categories", ())
-    if len(without := [one for one in known if one not in set(client)]):
+    known, present = getattr(client.dtype, "categories", ()), set(client.unique())
+    if len(without := [one for one in known if one not in present]):
         shown = ", ".join(map(str, without[:3])) + ", ..." * (len(without) > 3)
         warnings.warn(
             f"{name}: {len(without)} of {len(known)} categories of column {client.name!r} have no rows ({shown}); they "

@@ -184,7 +184,7 @@ class Checkpoints:
             ABOUT + "mark": np.frombuffer(bytes.fromhex(mark), np.uint8),
             ABOUT + "devices": np.asarray(jax.device_count()),
         }
-        newest, self.saved = self.saved or 0, point.round
+        newest, self.saved = -1 if self.saved is None else self.saved, point.round
         if is_first():
             self._remove(lambda number: number > newest)  # these are damaged, or the run would have resumed there
             self._writing = write(self._path(point.round), arrays)

@@ -51,10 +51,17 @@ def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
       method: its name; one that a class inherits from the library may read all.
       told: the context or the turn.
     """
-    module = getattr(getattr(type(strategy), method), "__module__", None) or ""
-    if strategy.uses_rounds or module.startswith("fedjax_sel."):
+    while is_of_library(strategy, method) and isinstance(inner := getattr(strategy, "selector", None), Strategy):
+        strategy = inner  # which a selector of the library wraps
+    if strategy.uses_rounds or is_of_library(strategy, method):
         return told
     return told.replace(rounds=Undeclared(f"{type(strategy).__name__}.{method}"))
+
+
+def is_of_library(strategy: Strategy, method: str) -> bool:
+    """Returns whether a strategy's method is written in this library."""
+    module = getattr(getattr(type(strategy), method), "__module__", None) or ""
+    return module.startswith("fedjax_sel.")
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:

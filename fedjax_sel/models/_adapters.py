@@ -34,7 +34,7 @@ class FunctionModel(ModelAdapter):
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
         """Returns the initial variables."""
         made = self.make(key, x)
-        object.__setattr__(self, "_like", jax.tree.map(lambda _: None, made))  # of the code as it is now
+        object.__setattr__(self, "_like", jax.tree.structure(made))  # of the code as it is now
         return {"params": name_places(made)}
 
     def apply(
@@ -58,32 +58,37 @@ class FunctionModel(ModelAdapter):
 
 
 def name_places(tree: Any) -> Any:
-    """Returns nested dictionaries with strings as keys, from variables that may also hold lists and tuples.
+    """Returns nested dictionaries with strings as keys, from variables that may also hold lists and other containers.
 
     What is empty is left out.
 
     >>> name_places({"layers": [1, (), (2, 3)]})
     {'layers': {'0': 1, '2': {'0': 2, '1': 3}}}
     """
-    if isinstance(tree, list | tuple):
-        tree = dict(enumerate(tree))
-    if not isinstance(tree, Mapping):
-        return tree
-    return {str(key): name_places(one) for key, one in tree.items() if jax.tree.leaves(one)}
+    named = {name_path(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    return named[()] if () in named else traverse_util.unflatten_dict(named)
+
+
+def name_path(path: Any) -> tuple[str, ...]:
+    """Returns the names of the steps of a path to a leaf."""
+    return tuple(jax.tree_util.keystr((step,), simple=True) for step in path)
 
 
 def restore_places(like: Any, named: Any) -> Any:
-    """Returns variables in the structure of `like`, from the dictionaries that `name_places` made of it.
+    """Returns variables in the structure `like`, from the dictionaries that `name_places` made of them.
 
-    >>> restore_places({"layers": [0, (0, 0), ()]}, {"layers": {"0": 1, "1": {"0": 2, "1": 3}}})
+    >>> restore_places(jax.tree.structure({"layers": [0, (0, 0), ()]}), {"layers": {"0": 1, "1": {"0": 2, "1": 3}}})
     {'layers': [1, (2, 3), ()]}
     """
-    if isinstance(like, Mapping):
-        return {key: restore_places(one, named.get(str(key), {})) for key, one in like.items()}
-    if not isinstance(like, list | tuple):
-        return named
-    parts = [restore_places(one, named.get(str(place), {})) for place, one in enumerate(like)]
-    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
+
+    def find(path: Any) -> Any:
+        found = named
+        for name in name_path(path):
+            found = found[name]
+        return found
+
+    places = jax.tree_util.tree_leaves_with_path(like.unflatten(range(like.num_leaves)))
+    return like.unflatten([find(path) for path, _ in places])
 
 
 def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) -> FunctionModel:

@@ -91,7 +91,8 @@ def extrapolate_cost(
       diverged: the round in which each seed diverged, from 1; 0: it did not.
       rounds: how many.
     """
-    return spent * rounds / np.where(diverged > 0, np.minimum(diverged, rounds), rounds)
+    ended = (diverged > 0) & (diverged < rounds)
+    return np.where(ended, spent * rounds / np.where(ended, diverged, 1), spent)
 
 
 def limit_runs(
@@ -149,8 +150,10 @@ def hide_rounds(history: History, beyond: np.ndarray) -> History:
     costs = {*KINDS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
 
     def hide(name: str, values: np.ndarray) -> np.ndarray:
-        if name == "alive" or np.shape(values) != beyond.shape:
+        if np.shape(values) != beyond.shape:
             return values
+        if name == "alive":  # what comes later does not count
+            return np.where(beyond, 1, values)
         return np.where(beyond, 0 if name in costs or name.startswith(FAULT) else np.nan, values)
 
     return replace(history, metrics={name: hide(name, values) for name, values in history.metrics.items()})

@@ -106,13 +106,16 @@ class Bar:
         )
 
     def make_part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
-        """Returns a callback that moves the same bar for one of several runs."""
+        """Returns a callback that moves the same bar for one of several runs, of which the next begins now."""
+        self._progress.update(self._task, news=label + BEFORE, since=time.monotonic())
         return Bar(self._progress, self._task, announce=announce, label=label, place=place)
 
     def move_to(self, place: float) -> None:
         """Moves the bar to a position, also if nothing was left to run."""
-        idle = self._progress.tasks[0].fields["news"] == BEFORE
-        self._progress.update(self._task, completed=place, **({"news": "", "since": None} if idle else {}))
+        (task,) = (one for one in self._progress.tasks if one.id == self._task)
+        over = place >= (task.total or 0)
+        told = {"news": "", "since": None} if over and task.fields["news"].endswith(BEFORE) else {}
+        self._progress.update(self._task, completed=place, **told)
 
     def _show(self, rounds: int, news: str, since: float | None = None) -> None:
         self._progress.update(self._task, completed=self._place(rounds), news=self._label + news, since=since)
@@ -183,6 +186,6 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
             with report_waiting(bars):
                 yield Bar(bars, task, announce=announce, rounds=rounds)
         except BaseException:
-            if bars.tasks[0].fields["news"] == BEFORE:
+            if bars.tasks[0].fields["news"].endswith(BEFORE):
                 bars.update(task, visible=False)
             raise

@@ -102,11 +102,11 @@ def within(path: Sequence[str], name: str) -> bool:
 
     >>> within(("group1", "block2", "conv1"), "group1"), within(("group1", "block2"), "*/block1"), within((), "group1")
     (True, False, False)
-    >>> within(("mlp/~/linear_0", "w"), "mlp/~/linear_0")
-    True
+    >>> within(("mlp/~/linear_0", "w"), "mlp/~/linear_0"), within(("mlp/~/linear_0", "w"), "*/w")
+    (True, True)
     """
-    steps, path = name.split("/"), "/".join(path).split("/") if path else ()
-    return len(path) >= len(steps) and all(map(fnmatch.fnmatchcase, path, steps))
+    steps, paths = name.split("/"), (tuple(path), tuple("/".join(path).split("/") if path else ()))
+    return any(len(one) >= len(steps) and all(map(fnmatch.fnmatchcase, one, steps)) for one in paths)
 
 
 def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -321,6 +321,7 @@ def test_a_pre_phase_whose_end_is_damaged_runs_again(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="the machine is lost"):
         simulate(experiment(LEFL()), federation(), callbacks=[Fails()], **given)
     (tmp_path / "round-000000" / "_METADATA").write_text("{")
+    given["checkpoints"] = Checkpoints(tmp_path, say=said.append)
     again = simulate(experiment(LEFL()), federation(), **given)
     assert "round-000000 is damaged" in said[0]
     assert "there is no other, so the run begins anew" in said[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Layout, correction, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.client_selection.uniform import Uniform
@@ -200,6 +201,11 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
     tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregation=Mean())
     simulate(tuned, clients(), seeds=[5])
     assert run_chunk.programs == before
+
+
+def test_feddyn_would_undo_what_makes_updates_private():
+    with pytest.raises(ValueError, match=r"dp_fedavg clips updates .* but FedDyn\(alpha=0.01\) moves the global model"):
+        run(FedDyn(), aggregation=DPFedAvg())
 
 
 def test_bad_input():

@@ -92,6 +92,13 @@ class Declared(Late):
     uses_rounds: ClassVar[bool] = True
 
 
+class Equals(fs.ClientSelector):
+    """Compares it."""
+
+    def select(self, key, state, ctx):
+        return top_m(key, jnp.where(ctx.rounds == 3, 1.0, 2.0) * jnp.arange(N), ctx.available, ctx.m)
+
+
 class Begins(fs.ClientSelector):
     """Reads it before round 0."""
 
@@ -116,10 +123,13 @@ class Inherits(E3CS):
 
 
 def test_a_strategy_that_reads_the_number_of_rounds_must_declare_it():
-    for own, where in ((Late(), "Late.select"), (Begins(), "Begins.init")):
+    for own, where in ((Late(), "Late.select"), (Equals(), "Equals.select"), (Begins(), "Begins.init")):
         with pytest.raises(ValueError, match=f"^{where} reads the number of rounds; its class must say so"):
             run(own)
     with pytest.raises(ValueError, match=r"^Last.select reads the number of rounds; its class must say so"):
         run(fs.client_selection.Uniform(), data_selection=Last())
+    with pytest.raises(ValueError, match=r"^Late.select reads the number of rounds"):
+        run(fs.client_selection.CriticalFL(selector=Late()))
+    run(fs.client_selection.CriticalFL(selector=Declared()))
     run(Declared())
     run(Inherits(schedule="inc"))

@@ -21,10 +21,10 @@ def check_count(name: str, value: int, examples: int) -> None:
 
 def check_alpha(alpha: float) -> None:
     """Raises `ValueError` for a concentration that does not define a Dirichlet distribution."""
-    if not (is_real(alpha) and np.ndim(alpha) == 0 and 1e-6 <= alpha <= 1e12):
+    if not (is_real(alpha) and np.ndim(alpha) == 0 and 1e-6 <= float(alpha) <= 1e300):
         raise ValueError(
             f"alpha is {alpha!r}; a Dirichlet concentration is a finite number above 0 (at least 1e-6: below, every "
-            "draw is one-hot in floating point; at most 1e12). For equal shares use Iid"
+            "draw is one-hot in floating point; at most 1e300). For equal shares use Iid"
         )
 
 

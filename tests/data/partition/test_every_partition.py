@@ -116,7 +116,7 @@ def test_an_alpha_may_be_any_number(kind, alpha):
     np.testing.assert_array_equal(*(kind(2, a).assign(y, np.random.default_rng(0), None) for a in (alpha, 1.0)))
 
 
-@pytest.mark.parametrize("alpha", [0, -1.0, np.inf, np.nan, 1e-9, 1e13, "0.5", True, np.ones(2)])
+@pytest.mark.parametrize("alpha", [0, -1.0, np.inf, np.nan, 1e-9, 1e301, "0.5", True, np.ones(2)])
 @pytest.mark.parametrize("kind", [Dirichlet, ClientDirichlet, QuadraticDirichlet])
 def test_an_alpha_that_defines_no_law_is_refused(kind, alpha):
     with pytest.raises(ValueError, match="a Dirichlet concentration is a finite number above 0"):
