@@ -77,8 +77,8 @@ def same(one, other):
 
 @pytest.fixture
 def own(tmp_path):
-    (tmp_path / "mine.py").write_text(OWN)
-    return tmp_path / "mine.py"
+    (tmp_path / "odd_models.py").write_text(OWN)
+    return tmp_path / "odd_models.py"
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -122,13 +122,13 @@ def test_columns_of_a_table_are_found_by_their_names(tmp_path, run):
     table = pd.DataFrame({"age": rng.normal(size=60), "size": rng.normal(size=60), "who": np.arange(60) % 6})
     table["ill"] = (table["age"] > table["size"]).astype(int)
     table.to_csv(tmp_path / "table.csv", index=False)
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "wards.py").write_text(
         "import pandas as pd\nimport fedjax_sel as fs\n\n\n"
         "def ward():\n"
         f"    table = pd.read_csv({str(tmp_path / 'table.csv')!r})\n"
         "    return fs.Federation.from_frame(table, label='ill', client='who').source\n"
     )
-    asked = {"data": f"{tmp_path / 'mine.py'}:ward", "partition": "natural", "cohort_size": 6, "rounds": 9, "seeds": 1}
+    asked = {"data": f"{tmp_path / 'wards.py'}:ward", "partition": "natural", "cohort_size": 6, "rounds": 9, "seeds": 1}
     execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
     opened, x = fs.open(tmp_path / "run"), table[["age", "size"]].to_numpy()
     known = opened.logits(x)
