@@ -43,6 +43,15 @@ def expand(array: Any, like: Any) -> Any:
     return array.reshape(array.shape + (1,) * (like.ndim - array.ndim))
 
 
+def widen(tree: Any) -> Any:
+    """Returns arrays of at least 32 bits.
+
+    >>> widen(jnp.ones(2, jnp.bfloat16)).dtype
+    dtype('float32')
+    """
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), tree)
+
+
 def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Array, "..."]:
     """Returns the elements at `index` of the first axis; the first or the last for an index beyond either end.
 

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.pytree import Pytree, Scalar, param, show, static
 from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Updates, Variables
 
@@ -771,8 +772,7 @@ class Aggregator(Strategy):
 
     def init(self, variables: Variables) -> StrategyState:
         """Returns the optimiser's state before round 0."""
-        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), variables)
-        return self.server_optimizer().init(wide)  # as the sum of the updates is
+        return self.server_optimizer().init(widen(variables))  # as the sum of the updates is
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Returns the new global model and state, from the change `delta`.

@@ -106,7 +106,7 @@ class Context(Pytree):
     """
 
     round: Int[Array, ""]
-    rounds: Int[Array, ""] | Any
+    rounds: Int[Array, ""] | Any  # or `Undeclared`
     num_examples: Int[Array, "N"]
     available: Bool[Array, "N"]
     candidates: Int[Array, "d"] | None = None
@@ -119,6 +119,14 @@ class Context(Pytree):
     def num_clients(self) -> int:
         """`N`."""
         return self.num_examples.shape[0]
+
+    @property
+    def reached(self) -> Bool[Array, "d"]:
+        """Which candidates can be reached, or which clients if everyone is asked."""
+        if self.candidates is None:
+            return self.available
+        there = self.available.at[jnp.maximum(self.candidates, 0)].get(mode="fill", fill_value=False)
+        return (self.candidates >= 0) & there
 
     @property
     def m(self) -> int:
@@ -140,7 +148,7 @@ class Turn(Pytree):
     """
 
     round: Int[Array, ""]
-    rounds: Int[Array, ""] | Any
+    rounds: Int[Array, ""] | Any  # or `Undeclared`
     y: Int[Array, "L"]
     server: StrategyState
     affordable: Int[Array, ""] | None

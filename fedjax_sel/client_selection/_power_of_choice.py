@@ -26,6 +26,5 @@ def draw_candidates(key: PRNGKey, ctx: Context, d: int) -> Int[Array, "d"]:
 def top_candidates(key: PRNGKey, ctx: Context, value: Float[Array, "d"]) -> Cohort:
     """Returns the `m` candidates of largest value, of those that can be reached."""
     assert ctx.candidates is not None
-    known = ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
-    chosen = top_m(key, value, known & (ctx.candidates >= 0), ctx.m)
+    chosen = top_m(key, value, ctx.reached, ctx.m)
     return cohort_of(ctx.candidates[chosen.client], chosen.mask, chosen.nan_scores)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFL"]
 
+CALLS = 20
+"""The most calls in which the pre-phase runs; memory that XLA holds on a mesh of a CPU's cores grows during one."""
+
 
 class LEFL(ClientSelector):
     """Cohorts stratified over clusters of clients whose models, once trained, predict public examples alike.
@@ -137,8 +140,9 @@ class LEFL(ClientSelector):
         data = jax.tree.map(jnp.asarray, host.data)
         devices, trainer = host.devices[: len(clients)], self.pre_trainer(host)
         most = min(host.side_by_side or ctx.m, -(-len(clients) // max(1, len(devices))))
-        found, size = [], most * max(1, len(devices))
-        for start in range(0, len(clients), size):  # a call each, as memory that XLA holds on a mesh grows during one
+        found, at_once = [], most * max(1, len(devices))
+        size = at_once * -(-len(clients) // (at_once * CALLS))
+        for start in range(0, len(clients), size):
             some = clients[jnp.minimum(jnp.arange(start, start + size), len(clients) - 1)]
             on = (read, host.task, data, trainer, host.variables, inputs, some, key, ctx.rounds)
             found.append(jax.device_get(map_trained_models(*on, side_by_side=most, devices=devices)))

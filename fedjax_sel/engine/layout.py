@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.arrays import take
+from fedjax_sel.arrays import take, widen
 from fedjax_sel.collectives import CLIENTS, exchange, gather, share
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.pytree import is_whole, to_plain
@@ -169,7 +169,7 @@ class Layout:
             total = jax.tree.map(lambda a, d: a + jnp.tensordot(weight, d, 1), total, update.delta)
             return total, (replace(update, delta=None), report, update.delta if stacked else None)
 
-        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), like)
+        zero = jax.tree.map(jnp.zeros_like, widen(like))
         if blocks == 1:
             return block(zero, (members, steps, weight))
         total, updates = jax.lax.scan(block, zero, jax.tree.map(in_blocks, (members, steps, weight)))

@@ -37,7 +37,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
-from fedjax_sel.engine.signals import asked_among, count_before, measure_after, measure_before, measure_cohort
+from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, keep_returned, pack_faults
 from fedjax_sel.engine.timing import expect_turns, restrict
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
@@ -122,7 +122,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
     """Returns the selector's cohort, with its shapes checked; a client that was drawn more than once trains once."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
-        refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
+        refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, ctx.reached)))
         cohort = selector.select(key, state.client_selection, hide_rounds(selector, "select", ctx), **before)
         check_cohort(selector, cohort, ctx)
         cohort = cohort.replace(client=jnp.where(cohort.mask, cohort.client, PAD_CLIENT))
@@ -215,7 +215,7 @@ def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: 
     """Counts the invalid values that strategies returned in the round, by kind."""
     before = experiment.client_selection.signals().at("before")
     with stage("signals", round=ctx.round):
-        of_signals = count_signal_faults(signals, dict.fromkeys(before, asked_among(ctx)))
+        of_signals = count_signal_faults(signals, dict.fromkeys(before, ctx.reached))
         refuse_faults(experiment, of_signals)
     of_candidates = count_candidate_faults(ctx.candidates, ctx.num_clients)
     return {**of_candidates, **count_cohort_faults(cohort, ctx), **trained.faults, **of_signals}

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
-from fedjax_sel.arrays import expand, run_if, take
+from fedjax_sel.arrays import expand, run_if, take, widen
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
@@ -53,7 +53,7 @@ def measure_before(
     on = (signals, experiment.task, state.variables, state.personal, data)
 
     def measure() -> Values:
-        values, reached = measure_clients(*on, ctx, layout, key=key, holdout=holdout), asked_among(ctx)
+        values, reached = measure_clients(*on, ctx, layout, key=key, holdout=holdout), ctx.reached
         return {name: hide_others(value, reached) for name, value in values.items()}
 
     asked = ctx.available & asked_clients(ctx)
@@ -62,13 +62,6 @@ def measure_before(
     asks = jnp.asarray(selector.asks(ctx.round))
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
     return run_if(asks, measure), asked & asks
-
-
-def asked_among(ctx: Context) -> Bool[Array, "d"]:
-    """Returns which candidates can be reached, or which clients if everyone is asked."""
-    if ctx.candidates is None:
-        return ctx.available
-    return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
 
 
 def hide_others(value: Shaped[Array, "d ..."], reached: Bool[Array, "d"]) -> Shaped[Array, "d ..."]:
@@ -186,7 +179,7 @@ def measure_gradients(
         return {name: signal.measure_gradient(gradient) for name, signal in signals.items()}
 
     parameters = task.split(variables)[0]
-    like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), parameters)
+    like = jax.tree.map(jnp.zeros_like, widen(parameters))
     size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
     return layout.over_blocks(add_up, measure, (start, count), count, data.longest, size, like)
 

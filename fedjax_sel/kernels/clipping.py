@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import Variables
 
@@ -19,5 +19,4 @@ def clipping_factor(update: Variables, clip: Scalar) -> Float[Array, ""]:
     >>> clipping_factor({"w": jnp.array([0.0, 4.0])}, 1.0).item()
     0.25
     """
-    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), update)
-    return jnp.minimum(1.0, clip / jnp.maximum(optax.tree.norm(wide), jnp.finfo(jnp.float32).tiny))
+    return jnp.minimum(1.0, clip / jnp.maximum(optax.tree.norm(widen(update)), jnp.finfo(jnp.float32).tiny))

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.engine.history import FAULT, TOTALS, History
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.compare import is_cost
 from fedjax_sel.report.quantities import format_count
 
 KINDS = ("rounds", "bytes", "flops", "seconds", "joules")
@@ -127,7 +128,7 @@ def limit_runs(
                 f"{number} spent less than the budget in {format_count(int(ended.sum()), 'seed')}; what it would have "
                 "reached is not known, and it counts with what it reached"
             )
-        history = hide_rounds(history, cost > limits[:, None])
+        history = hide_beyond(history, cost > limits[:, None])
         measured = ~np.isnan(history[history.headline]).all(axis=1)
         if not measured.any():
             raise ValueError(
@@ -140,21 +141,20 @@ def limit_runs(
     return out, said
 
 
-def hide_rounds(history: History, beyond: np.ndarray) -> History:
+def hide_beyond(history: History, beyond: np.ndarray) -> History:
     """Returns a history in which what is measured in these rounds is NaN, and what they cost 0.
 
     Args:
       history: the history.
       beyond: which rounds of each seed, Bool[R, T].
     """
-    costs = {*KINDS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
 
     def hide(name: str, values: np.ndarray) -> np.ndarray:
         if np.shape(values) != beyond.shape:
             return values
         if name == "alive":  # what comes later does not count
             return np.where(beyond, 1, values)
-        return np.where(beyond, 0 if name in costs or name.startswith(FAULT) else np.nan, values)
+        return np.where(beyond, 0 if is_cost(name) else np.nan, values)
 
     return replace(history, metrics={name: hide(name, values) for name, values in history.metrics.items()})
 

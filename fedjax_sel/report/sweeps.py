@@ -30,10 +30,11 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
     for name, values, history in runs:
         found, axes = summarize(history), axes or list(values)
         numbers = {key: one["per_seed"] for key, one in found.items() if "per_seed" in one}
+        invalid = count_faults(history)
         for i, seed in enumerate(history.seeds):
             measured = {key: value[i] for key, value in numbers.items()}
             row = {"combination": name, **values, "seed": seed, "rounds": history.rounds}
-            faults = {"faults": count} if (count := int(count_faults(history)[i])) else {}
+            faults = {"faults": int(invalid[i])} if invalid[i] else {}
             rows.append({**row, **measured, "diverged": int(history.diverged[i]), **faults})
     out = pd.DataFrame(rows)
     for key in axes:
