@@ -95,23 +95,20 @@ class Layout:
         )(*leaves)
 
     def _on_one_device(self, f: Callable, args: tuple, axes: tuple) -> Any:
-        if self.seeds == "vmap":
-            return jax.vmap(f, in_axes=axes, axis_name=SIDE_BY_SIDE)(*args)
         leaves, tree = jax.tree.flatten(args)
         has_own = has_leading_axis(axes, args)
+        mapped = [leaf for leaf, has in zip(leaves, has_own, strict=True) if has]
 
         def one(mine):
             mine = iter(mine)
             chosen = [next(mine) if has else leaf for leaf, has in zip(leaves, has_own, strict=True)]
             return f(*tree.unflatten(chosen))
 
-        mapped = [leaf for leaf, has in zip(leaves, has_own, strict=True) if has]
+        if {leaf.shape[0] for leaf in mapped} == {1}:  # a seed alone: its program is smaller without the axis
+            return jax.tree.map(lambda a: a[None], one([leaf[0] for leaf in mapped]))
+        if self.seeds == "vmap":
+            return jax.vmap(f, in_axes=axes, axis_name=SIDE_BY_SIDE)(*args)
         return jax.lax.map(one, mapped)
-
-    def longest_of(self, steps: Int[Array, "k"]) -> Int[Array, ""]:
-        """Returns the loop bound of clients side by side: one for all vmapped seeds, so that their loop stays one."""
-        bound = steps.max()
-        return jax.lax.pmax(bound, SIDE_BY_SIDE) if self.seeds == "vmap" else bound
 
     def train(
         self,
@@ -160,7 +157,7 @@ class Layout:
 
         def block(total, xs):
             members, steps, weight = xs
-            bound = self.longest_of(steps)
+            bound = largest_of(steps)
             if k == 1:
                 trained = one(jax.tree.map(lambda a: a[0], members), bound)
                 update, report = jax.tree.map(lambda a: a[None], trained)
@@ -249,7 +246,7 @@ class Layout:
             return jax.tree.map(lambda a: a[rank[-1]], sums), done
 
         nothing = jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *jnp.shape(a))), finish(zero))
-        steps = self.longest_of(-(-ends[-1:] // width))
+        steps = largest_of(-(-ends[-1:] // width))
         return jax.lax.fori_loop(0, steps, step, (zero, nothing))[1]
 
     def over_examples(self, f: Callable, *arrays: Any) -> Any:
@@ -304,3 +301,12 @@ def has_leading_axis(axes: Any, args: Any) -> list[bool]:
         lambda axis, part: jax.tree.map(lambda _: axis is not None, part), axes, args, is_leaf=lambda a: a is None
     )
     return jax.tree.leaves(own)
+
+
+def largest_of(steps: Int[Array, "k"]) -> Int[Array, ""]:
+    """Returns the bound of a loop of clients side by side: one for all vmapped seeds, so that their loop stays one."""
+    bound = steps.max()
+    try:
+        return jax.lax.pmax(bound, SIDE_BY_SIDE)
+    except NameError:  # seeds in turn, or one alone: there is no such axis
+        return bound
