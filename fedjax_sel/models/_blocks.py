@@ -8,6 +8,7 @@ from typing import NamedTuple
 import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 
@@ -102,8 +103,8 @@ class SqueezeExcite(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w c"]:
         """Returns the scaled examples."""
-        squeezed = self.act(nn.Dense(self.width, name="squeeze")(x.mean((1, 2))))
-        return x * self.gate(nn.Dense(x.shape[-1], name="excite")(squeezed))[:, None, None, :]
+        squeezed = self.act(Dense(self.width, name="squeeze")(x.mean((1, 2))))
+        return x * self.gate(Dense(x.shape[-1], name="excite")(squeezed))[:, None, None, :]
 
 
 class InvertedResidual(nn.Module):

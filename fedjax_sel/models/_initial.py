@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._dropout import Dropout
 
 KINDS = ("flax", "torch")
@@ -31,7 +32,7 @@ def init_options(kind: str, fan_in: int) -> dict[str, Any]:
 
 def dense(width: int, kind: str, x: jax.Array) -> jax.Array:
     """Applies an affine map to `x`, initialised as `kind` says."""
-    return nn.Dense(width, **init_options(kind, x.shape[-1]))(x)
+    return Dense(width, **init_options(kind, x.shape[-1]))(x)
 
 
 def apply_hidden(widths: Sequence[int], kind: str, dropout: float, x: jax.Array, *, train: bool) -> jax.Array:

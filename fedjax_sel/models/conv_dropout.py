@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from fedjax_sel.models._blocks import images
 from fedjax_sel.models._conv import max_pool
-from fedjax_sel.models._dense import multiply
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._sizes import check_sizes
@@ -61,6 +61,6 @@ class ConvDropout(nn.Module):
         x = nn.relu(Conv(first, (3, 3), padding="VALID")(x))
         x = nn.relu(max_pool(Conv(second, (3, 3), padding="VALID")(x)))
         x = Dropout(self.dropout[0])(x.reshape(x.shape[0], -1), train=train)
-        x = nn.relu(nn.Dense(self.hidden, dot_general=multiply)(x))
+        x = nn.relu(Dense(self.hidden)(x))
         x = Dropout(self.dropout[1])(x, train=train)
-        return nn.Dense(self.classes)(x)
+        return Dense(self.classes)(x)

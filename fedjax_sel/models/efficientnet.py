@@ -8,6 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import Block, SqueezeExcite, inverted_residuals
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
@@ -78,7 +79,7 @@ class EfficientNet(nn.Module):
             mask=mask,
         )
         x = Dropout(self.dropout)(x, train=train)
-        return nn.Dense(self.classes, name="head")(x)
+        return Dense(self.classes, name="head")(x)
 
 
 STEM = 32

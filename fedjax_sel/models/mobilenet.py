@@ -8,6 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import Block, SqueezeExcite, divisible, inverted_residuals
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
@@ -73,9 +74,9 @@ class MobileNetV3(nn.Module):
             train=train,
             mask=mask,
         )
-        x = nn.hard_swish(nn.Dense(1024, name="hidden")(x))
+        x = nn.hard_swish(Dense(1024, name="hidden")(x))
         x = Dropout(self.dropout)(x, train=train)
-        return nn.Dense(self.classes, name="head")(x)
+        return Dense(self.classes, name="head")(x)
 
 
 def line(expanded: int, width: int, kernel: int, stride: int, squeeze: bool, act: str) -> Block:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.models._blocks import convolution, images
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
 
@@ -84,4 +85,4 @@ class ResNet(nn.Module):
                     added = width - x.shape[-1]
                     x = jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (added // 2, added - added // 2)))
                 x = nn.relu(x + y)
-        return nn.Dense(self.classes)(x.mean((1, 2)))
+        return Dense(self.classes)(x.mean((1, 2)))

@@ -9,6 +9,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import convolution, images
+from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
 
@@ -85,7 +86,7 @@ class WideResNet(nn.Module):
             lambda x: convolution(16, name="stem")(images("wide_resnet", x, 4)),
             *(partial(group, i) for i in range(3)),
             pooled,
-            lambda x: nn.Dense(self.classes, name="head")(x),
+            lambda x: Dense(self.classes, name="head")(x),
         )
         for stage in stages[begin:end]:
             x = stage(x)

@@ -1,5 +1,6 @@
-"""Affine maps with large kernels, against sums in double precision."""
+"""Affine maps, against sums in double precision."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,8 @@ from jax import lax
 from fedjax_sel.models._dense import BYTES, EXAMPLES, multiply
 from fedjax_sel.models.conv_dropout import ConvDropout
 
-LARGE, AFFINE = (BYTES // 4 // 64, 64), (((1,), (0,)), ((), ()))
+LARGE, WIDER, NARROWER = (BYTES // 4 // 64, 64), (7, 12), (12, 7)
+AFFINE = (((1,), (0,)), ((), ()))
 
 
 def make_factors(examples, shape=LARGE, runs=()):
@@ -33,9 +35,10 @@ def count_products(examples, shape=LARGE):
 
 
 @pytest.mark.parametrize("runs", [(), (3,)], ids=["alone", "stacked"])
-@pytest.mark.parametrize("examples", [2, EXAMPLES])
-def test_outputs_and_gradients_are_those_of_the_product(examples, runs):
-    x, kernel, given = make_factors(examples, runs=runs)
+@pytest.mark.parametrize("shape", [LARGE, WIDER, NARROWER])
+@pytest.mark.parametrize("examples", [1, 2, EXAMPLES, EXAMPLES + 1])
+def test_outputs_and_gradients_are_those_of_the_product(examples, shape, runs):
+    x, kernel, given = make_factors(examples, shape, runs)
     run = both(multiply)
     out, of_x, of_kernel = jax.jit(jax.vmap(run) if runs else run)(x, kernel, given)
     x, kernel, given = (a.astype(np.float64) for a in (x, kernel, given))
@@ -44,6 +47,31 @@ def test_outputs_and_gradients_are_those_of_the_product(examples, runs):
     np.testing.assert_allclose(of_x, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
     exact = x.swapaxes(-1, -2) @ given
     np.testing.assert_allclose(of_kernel, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("shape", [LARGE, WIDER, NARROWER])
+def test_it_can_be_differentiated_forwards_and_twice(shape):
+    x, kernel, _ = make_factors(2, shape)
+
+    def bend(multiply):
+        def along(kernel):
+            return jax.grad(lambda kernel: (multiply(x, kernel, AFFINE) ** 3).sum())(kernel)
+
+        moved = jax.jvp(lambda x, kernel: multiply(x, kernel, AFFINE), (x, kernel), (2 * x, kernel + 1))
+        return moved, jax.jvp(along, (kernel,), (kernel,))
+
+    ours, theirs = jax.jit(bend, static_argnums=0)(multiply), jax.jit(bend, static_argnums=0)(lax.dot_general)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max()), ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [WIDER, NARROWER])
+def test_the_narrower_factor_of_a_kernels_gradient_is_transposed_in_memory(shape):
+    jaxpr = jax.make_jaxpr(both(multiply))(*make_factors(5, shape))
+    kept = [
+        equation.outvars[0].aval.shape for equation in jaxpr.eqns if equation.primitive.name == "optimization_barrier"
+    ]
+    assert (7, 5) in kept
+    assert (12, 5) not in kept
 
 
 def test_only_few_examples_and_large_kernels_are_summed():
@@ -82,7 +110,8 @@ def test_the_network_trains_as_with_products(monkeypatch):
 
         return jax.jit(jax.grad(loss))(variables)
 
+    assert sorted(variables["params"]) == ["Conv_0", "Conv_1", "Dense_0", "Dense_1"]
     ours = gradient()
-    monkeypatch.setattr("fedjax_sel.models.conv_dropout.multiply", lax.dot_general)
+    monkeypatch.setattr("fedjax_sel.models.conv_dropout.Dense", nn.Dense)
     theirs = gradient()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max()), ours, theirs)
