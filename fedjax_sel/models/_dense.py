@@ -74,6 +74,7 @@ def change_by_kernel(lhs: Float[Array, "b i"], of_rhs: Float[Array, "i o"], prec
     inputs, outputs = of_rhs.shape
     if is_faster_in_sums(lhs, of_rhs):
         return jnp.stack([(row[:, None] * of_rhs).sum(0) for row in lhs])
+    # Without the barriers, XLA would fold the transposes into the gradient's product, and compute it more slowly.
     if inputs <= outputs:
         by_input = lax.optimization_barrier(lhs.T)
         return lax.dot_general(by_input, of_rhs, (((0,), (0,)), ((), ())), precision)
