@@ -105,7 +105,7 @@ class Layout:
             return f(*tree.unflatten(chosen))
 
         if {leaf.shape[0] for leaf in mapped} == {1}:  # a seed alone: its program is smaller without the axis
-            return jax.tree.map(lambda a: a[None], one([leaf[0] for leaf in mapped]))
+            return jax.tree.map(lambda a: jnp.expand_dims(a, 0), one([leaf[0] for leaf in mapped]))
         if self.seeds == "vmap":
             return jax.vmap(f, in_axes=axes, axis_name=SIDE_BY_SIDE)(*args)
         return jax.lax.map(one, mapped)
@@ -304,7 +304,7 @@ def has_leading_axis(axes: Any, args: Any) -> list[bool]:
 
 
 def largest_of(steps: Int[Array, "k"]) -> Int[Array, ""]:
-    """Returns the bound of a loop of clients side by side: one for all vmapped seeds, so that their loop stays one."""
+    """Returns the bound of a loop of clients side by side: one for all vmapped seeds, so that they share the loop."""
     bound = steps.max()
     try:
         return jax.lax.pmax(bound, SIDE_BY_SIDE)

@@ -1,7 +1,7 @@
 """Affine maps whose gradients are fast on a CPU.
 
-A kernel's gradient contracts the first axis of both of its factors, the rows and what is given for them. XLA's fast
-products on a CPU contract the last axis of the first factor, so the narrower of the two is transposed in memory before.
+A kernel's gradient contracts the first axis of both of its factors, the inputs and the gradient of the outputs. XLA's
+fast products on a CPU contract the last axis of the first factor, so the narrower of the two is transposed in memory.
 
 If the kernel outgrows the caches while a batch has few examples, the gradient, as a product, is written to memory and
 read again to move the kernel. As a sum of one outer product an example it needs no memory of its own: XLA computes each
@@ -34,13 +34,13 @@ Rounds of `conv_dropout` on batches of 10 took 0.86 of the time; steps on 32 exa
 def multiply(lhs: Array, rhs: Array, dimension_numbers: Any, precision: Any = None) -> Array:
     """Returns `jax.lax.dot_general` of a batch and a kernel, whose gradients are fast on a CPU.
 
-    A single example, of which the operations are counted for the bill, keeps the product.
+    A batch of one keeps `dot_general`, so that the operations that are counted for the bill do not change.
 
     Args:
       lhs, rhs, dimension_numbers, precision: as `flax.linen.Dense` gives them to its `dot_general`.
     """
     is_affine = lhs.ndim == rhs.ndim == 2 and dimension_numbers == (((1,), (0,)), ((), ()))
-    if not is_affine or len(lhs) == 1 or jax.default_backend() != "cpu":
+    if not is_affine or len(lhs) <= 1 or jax.default_backend() != "cpu":
         return lax.dot_general(lhs, rhs, dimension_numbers, precision)
     return product(lhs, rhs, precision)
 

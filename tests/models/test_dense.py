@@ -36,17 +36,17 @@ def count_products(examples, shape=LARGE):
 
 @pytest.mark.parametrize("runs", [(), (3,)], ids=["alone", "stacked"])
 @pytest.mark.parametrize("shape", [LARGE, WIDER, NARROWER])
-@pytest.mark.parametrize("examples", [1, 2, EXAMPLES, EXAMPLES + 1])
+@pytest.mark.parametrize("examples", [0, 1, 2, EXAMPLES, EXAMPLES + 1])
 def test_outputs_and_gradients_are_those_of_the_product(examples, shape, runs):
     x, kernel, given = make_factors(examples, shape, runs)
     run = both(multiply)
     out, of_x, of_kernel = jax.jit(jax.vmap(run) if runs else run)(x, kernel, given)
     x, kernel, given = (a.astype(np.float64) for a in (x, kernel, given))
-    np.testing.assert_allclose(out, x @ kernel, rtol=0, atol=1e-5 * np.abs(x @ kernel).max())
+    np.testing.assert_allclose(out, x @ kernel, rtol=0, atol=1e-5 * np.abs(x @ kernel).max(initial=0))
     exact = given @ kernel.swapaxes(-1, -2)
-    np.testing.assert_allclose(of_x, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+    np.testing.assert_allclose(of_x, exact, rtol=0, atol=1e-5 * np.abs(exact).max(initial=0))
     exact = x.swapaxes(-1, -2) @ given
-    np.testing.assert_allclose(of_kernel, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+    np.testing.assert_allclose(of_kernel, exact, rtol=0, atol=1e-5 * np.abs(exact).max(initial=0))
 
 
 @pytest.mark.parametrize("shape", [LARGE, WIDER, NARROWER])
@@ -62,6 +62,18 @@ def test_it_can_be_differentiated_forwards_and_twice(shape):
 
     ours, theirs = jax.jit(bend, static_argnums=0)(multiply), jax.jit(bend, static_argnums=0)(lax.dot_general)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max()), ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [LARGE, WIDER, NARROWER])
+@pytest.mark.parametrize("moving", [0, 1], ids=["inputs", "kernel"])
+def test_one_factor_alone_can_have_a_gradient(shape, moving):
+    factors = make_factors(2, shape)[:2]
+
+    def gradient(multiply):
+        return jax.grad(lambda *factors: (multiply(*factors, AFFINE) ** 2).sum(), moving)(*factors)
+
+    exact = gradient(lax.dot_general)
+    np.testing.assert_allclose(gradient(multiply), exact, rtol=0, atol=1e-5 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("shape", [WIDER, NARROWER])
