@@ -157,7 +157,7 @@ class Layout:
 
         def block(total, xs):
             members, steps, weight = xs
-            bound = largest_of(steps)
+            bound = share_bound(steps)
             if k == 1:
                 trained = one(jax.tree.map(lambda a: a[0], members), bound)
                 update, report = jax.tree.map(lambda a: a[None], trained)
@@ -246,7 +246,7 @@ class Layout:
             return jax.tree.map(lambda a: a[rank[-1]], sums), done
 
         nothing = jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *jnp.shape(a))), finish(zero))
-        steps = largest_of(-(-ends[-1:] // width))
+        steps = share_bound(-(-ends[-1:] // width))
         return jax.lax.fori_loop(0, steps, step, (zero, nothing))[1]
 
     def over_examples(self, f: Callable, *arrays: Any) -> Any:
@@ -303,7 +303,7 @@ def has_leading_axis(axes: Any, args: Any) -> list[bool]:
     return jax.tree.leaves(own)
 
 
-def largest_of(steps: Int[Array, "k"]) -> Int[Array, ""]:
+def share_bound(steps: Int[Array, "k"]) -> Int[Array, ""]:
     """Returns the bound of a loop of clients side by side: one for all vmapped seeds, so that they share the loop."""
     bound = steps.max()
     try:

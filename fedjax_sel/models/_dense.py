@@ -65,11 +65,11 @@ def derive(precision, factors, changes):
     if not isinstance(of_lhs, SymbolicZero):
         parts.append(jnp.matmul(of_lhs, rhs, precision=precision))
     if not isinstance(of_rhs, SymbolicZero):
-        parts.append(change_by_kernel(lhs, of_rhs, precision))
+        parts.append(multiply_change(lhs, of_rhs, precision))
     return product(lhs, rhs, precision), functools.reduce(operator.add, parts)
 
 
-def change_by_kernel(lhs: Float[Array, "b i"], of_rhs: Float[Array, "i o"], precision: Any) -> Float[Array, "b o"]:
+def multiply_change(lhs: Float[Array, "b i"], of_rhs: Float[Array, "i o"], precision: Any) -> Float[Array, "b o"]:
     """Returns `lhs @ of_rhs`, in the form whose transpose is the kernel's gradient as it is computed fastest."""
     inputs, outputs = of_rhs.shape
     if is_faster_in_sums(lhs, of_rhs):

@@ -9,7 +9,7 @@ import pytest
 
 from fedjax_sel import Layout
 from fedjax_sel.engine.autolayout import LARGE_STEP, LEAST_EXAMPLES, MOST_EXAMPLES, SMALL_STEP, choose_layout
-from fedjax_sel.engine.layout import largest_of
+from fedjax_sel.engine.layout import share_bound
 
 IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
 """Operations of a step: of logistic regression on each of the first two, of a convolutional network."""
@@ -77,7 +77,7 @@ def test_a_flat_pass_is_traced_once_whatever_is_left_over_and_every_example_pass
 @pytest.mark.parametrize("runs", [1, 3])
 def test_only_several_seeds_are_mapped_and_those_side_by_side_share_the_bound_of_a_loop(seeds, runs):
     def count_to(limit, shared):
-        return jax.lax.fori_loop(0, largest_of(limit), lambda i, sums: sums + shared, jnp.zeros(2))
+        return jax.lax.fori_loop(0, share_bound(limit), lambda i, sums: sums + shared, jnp.zeros(2))
 
     limits, shared = jnp.arange(2 * runs).reshape(runs, 2), jnp.array([1.0, 10.0])
     over_seeds = partial(Layout(seeds=seeds).over_seeds, count_to, axes=(0, None))
