@@ -1,8 +1,9 @@
 """Sets up every test: strict shapes, no warnings, two CPU devices, compiled programs kept, no network.
 
 XLA compiles without its expensive passes and without its newer fusion emitters, which takes a third of the time, and
-each program in one thread, as the other core has a worker of its own; numbers agree within the tolerances. Small
-programs stay in memory from file to file, and garbage is collected rarely.
+each program in one thread, as the other core has a worker of its own; numbers agree within the tolerances. Programs do
+not carry the calls that led to each of their operations. Small programs stay in memory from file to file, and garbage
+is collected rarely.
 """
 
 import functools
@@ -41,6 +42,7 @@ install_import_hook([f"fedjax_sel.{name}" for name in CHECKED], "beartype.bearty
 jax.config.update("jax_platforms", PLATFORMS)
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_in_locations_limit", 0)  # pytest's own calls, through which XLA goes several times
 
 KEPT = {
     "jax_compilation_cache_dir": f"{os.environ['FEDJAX_SEL_CACHE']}/xla",

@@ -136,8 +136,9 @@ def host():
 
 
 def start(selector, ctx):
-    key = jax.random.key(0)
-    upfront = {name: signal.measure(key, host()) for name, signal in selector.signals().upfront.items()}
+    wanted = selector.signals().upfront
+    key, *keys = jax.random.split(jax.random.key(0), 1 + len(wanted))
+    upfront = {name: wanted[name].measure(key, host()) for name, key in zip(wanted, keys, strict=True)}
     return selector.init(key, ctx, host(), **upfront)
 
 
@@ -228,7 +229,7 @@ def test_rounds_and_float_hyperparameters_share_one_trace(name):
 
     for round, factor in ((0, 1.0), (1, 1.0), (2, 0.5)):
         tuned = jax.tree.map(lambda leaf, factor=factor: leaf * factor, selector)
-        _, state = step(tuned, jax.random.key(round), state, context(round))
+        _, state = jax.eval_shape(step, tuned, jax.random.key(round), state, context(round))
     assert len(traces) == 1
 
 
@@ -279,7 +280,7 @@ def test_relabelling_the_clients_relabels_the_cohort_that_a_score_decides(name):
         asked = selector.candidates(jax.random.split(jax.random.key(2), 4)[0], (), ctx)  # as `turn` does
         values = {n: v[label] if asked is None else v[label][asked] for n, v in signals_for(selector, ctx).items()}
         state = start(selector, ctx)
-        return turn(selector, jax.random.key(2), state, ctx, values)[0].client
+        return compiled_turn(selector, jax.random.key(2), state, ctx, values)[0].client
 
     assert {int(old[i]) for i in cohort_of(moved, old)} == set(cohort_of(ctx, jnp.arange(N)).tolist())
 
@@ -351,18 +352,25 @@ def known_to(samples):
     return jax.tree.map(lambda leaf: leaf[0], clients), known
 
 
+@jax.jit
+def compiled_choice(samples, key, state, valid, known):
+    """The weights of one client's examples, and what it then keeps; one program for each selection."""
+    kept = samples.select(key, state, valid, **known)
+    return kept, samples.observe(jax.random.fold_in(key, 9), state, kept, **known)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_data_selection_keeps_valid_examples_and_at_least_one(name):
     samples = data_selection.load(name)()
     state, known = known_to(samples)
     for seed, count in enumerate((1, 2, 17, 30)):
-        valid = jnp.arange(30) < count
-        kept = samples.select(jax.random.key(seed), state, valid, **known)
+        valid = np.arange(30) < count
+        kept, after = compiled_choice(samples, jax.random.key(seed), state, valid, known)
+        kept = np.asarray(kept)
         assert kept.shape == valid.shape
-        assert bool(((kept == 1) | ((kept >= 0) & samples.weighted) | (kept == 0)).all())
-        assert bool(((kept > 0) <= valid).all())
-        assert (0 if name in PERHAPS_NONE else 1) <= int((kept > 0).sum()) <= count
-        after = samples.observe(jax.random.key(9), state, kept, **known)
+        assert ((kept == 1) | ((kept >= 0) & samples.weighted) | (kept == 0)).all()
+        assert ((kept > 0) <= valid).all()
+        assert (0 if name in PERHAPS_NONE else 1) <= (kept > 0).sum() <= count
         assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, state)
 
 
@@ -436,21 +444,20 @@ def test_any_selection_of_clients_runs_with_any_selection_of_examples(blobs, sel
 
 @pytest.mark.parametrize("name", SELECTORS)
 def test_no_selector_uses_a_key_twice(name):
-    """JAX itself watches, one operation after the other; host computations of `init` are watched too."""
-    selector, ctx = bare(name), context()
-    state = start(selector, ctx)
+    """JAX itself watches: the computations of `init` one by one, then those of a compiled round."""
+    selector = bare(name)
     with jax.debug_key_reuse(True):
+        state = start(selector, context())
         for round in range(3):
-            _, state = turn(selector, jax.random.key(round), state, context(round))
-        jax.block_until_ready(state)
+            _, state = compiled_turn(selector, jax.random.key(round), state, context(round))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_no_data_selection_uses_a_key_twice(name):
-    samples, valid = data_selection.load(name)(), jnp.arange(30) < 17
+    samples = data_selection.load(name)()
     state, known = known_to(samples)
     with jax.debug_key_reuse(True):
-        samples.select(jax.random.key(0), state, valid, **known).block_until_ready()
+        compiled_choice(samples, jax.random.key(0), state, np.arange(30) < 17, known)
 
 
 BASES = {

@@ -761,7 +761,8 @@ def images(tmp_path_factory):
 
 def features(task, variables, x):
     """What the model makes of rows up to each level, from its stages instead of what it notes."""
-    stages = [task.model.apply(variables, task.normalize(x), end=end) for end in (2, 3, 4)]
+    applied = jax.jit(task.model.apply, static_argnames="end")
+    stages = [applied(variables, task.normalize(x), end=end) for end in (2, 3, 4)]
     return [np.asarray(made, np.float64).reshape(len(x), -1) for made in stages]
 
 
