@@ -127,7 +127,7 @@ def ask_not_below(margin: float) -> Question:
 
 
 def ask_as_published(margin: float) -> Question:
-    """Returns the question "they are about equal" where the second is a published number, of one run.
+    """Returns the question "they are about equal" where the second is a published number, taken as of one run.
 
     That run would have come out differently with another seed, too, so the interval is that of one more run. Where such
     runs spread wider than the margin, either end refutes about as often, so the test is two-sided.

@@ -64,7 +64,7 @@ def judge_early(histories: Histories) -> list[Claim]:
         make_claim(
             "entropy-converges-faster",
             f"Training on examples chosen by entropy (EDS) converges faster than on random ones (RDS): {WHEN}",
-            "section IV-C, Fig. 5, of ten clients: 'slightly better'; section IV-F says so of 100 clients",
+            "section IV-C, Fig. 5, of ten clients: 'slightly better'; section IV-F says so of 100, apparently",
             judge_larger_than_each(early, SLIGHT),
             {f"EDS - RDS, {WHEN}": describe_each(early)},
             rests_on=name_experiments(early),
@@ -72,8 +72,8 @@ def judge_early(histories: Histories) -> list[Claim]:
         make_claim(
             "entropy-helps-most-early",
             "EDS is ahead of RDS in the accuracy of the first rounds, and by more than in the best accuracy",
-            "section IV-F, of 100 clients, asked here of ten: 'outperforms all the other methods, especially on the "
-            "first few rounds'",
+            "section IV-F, apparently of 100 clients, asked here of ten: 'outperforms all the other methods, "
+            "especially on the first few rounds'",
             judge_larger_than_each(both, NOTICED),
             {
                 f"EDS - RDS, {WHEN}": describe_each(early),

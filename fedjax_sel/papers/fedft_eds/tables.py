@@ -66,8 +66,8 @@ def tabulate_accuracy(histories: Histories) -> Table:
         "Accuracy (Tables I to IV)",
         ("experiment", "method", "best", "last", "published"),
         tuple(rows),
-        "Numbers are mean ± std over seeds. Each published number is of one run, with the paper's own data and rounds: "
-        "all examples, a number of rounds that it does not give, and for speech another data set.",
+        "Numbers are mean ± std over seeds. Published numbers are with the paper's own data and rounds: all examples, "
+        "a number of rounds that it does not give, and for speech another data set; nor does it say of how many runs.",
     )
 
 

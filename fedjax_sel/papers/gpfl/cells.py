@@ -136,7 +136,7 @@ CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500,
 SLOWLY, SLOW_ALPHA = "GPFL, α = t / 2000", {"name": "gpfl", "schedule": "linear", "alpha": 300 / 2000}
 """GPFL with the α of its text, which grows with the round to 1 at round 2000, in a run of 300 rounds."""
 CIFAR_MEDIUM = {"rounds": 300, "evaluate_every": 15}
-"""All examples, and the rounds of the first column of the source's Table II."""
+"""All examples, and the rounds of the 15 % rows of the source's Table II."""
 CIFAR_SMALL = {"data": {"num_examples": 5000}, "rounds": 60, "evaluate_every": 15}
 """What a small machine can run: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
 

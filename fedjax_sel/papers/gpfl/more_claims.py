@@ -193,7 +193,7 @@ def name_repeats(described: Mapping[str, float]) -> dict[str, float]:
 def judge_cifar(histories: Histories) -> list[Claim]:
     """Returns the claims of Table II on CIFAR-10, where Table II itself shows the difference.
 
-    Shorter runs than the source's are judged by its first column, accuracy after 15 % of 2000 rounds.
+    Shorter runs than the source's are judged by its first rows, accuracy after 15 % of 2000 rounds.
     """
     rounds = {history.rounds for (experiment, _), history in histories.items() if experiment.startswith(CIFAR)}
     is_short = max(rounds) < CIFAR_ROUNDS
