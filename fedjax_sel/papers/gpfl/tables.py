@@ -89,8 +89,8 @@ def make_table_2(histories: Histories) -> Table:
         tuple(rows),
         "Numbers are means over seeds. *Fair*: all methods have FedCor's settings. *As published*: Random, Pow-d and "
         "FedCor have FedCor's settings and d = 10, and GPFL has its own code's settings and rewards by test accuracy. "
-        "Each published number is of one run, and is shown only beside runs of as many rounds; if CIFAR-10 ends at "
-        "round 300, 15 % of the source's, the last 10 rounds are beside its 15 %.",
+        "Each published number is taken as of one run, and is shown only beside runs of as many rounds; if CIFAR-10 "
+        "ends at round 300, 15 % of the source's, the last 10 rounds are beside its 15 %.",
     )
 
 
