@@ -428,8 +428,8 @@ class ClientSelector(Strategy):
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
         """Returns whether a uniform cohort trains before a round, only to measure `before` signals on its model.
 
-        That model is discarded; `observe` gets the values as `probed_NAME` (zeros in other rounds), and the whole probe
-        is billed as selection. It may depend on the round alone.
+        That model is discarded; `observe` gets the values as `probed_NAME` (NaN of clients that cannot be reached,
+        zeros in other rounds), and the whole probe is billed as selection. It may depend on the round alone.
         """
         return False
 

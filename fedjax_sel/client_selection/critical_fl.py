@@ -52,9 +52,12 @@ class CriticalFL(ClientSelector):
     first, as `power_of_choice` does (`entropy` and `epsilon_greedy` fill slots in random order). If the slots are
     `ordered` otherwise, as by cluster in `clustered_sampling` or by number in `fed_gs`, the part that is kept is drawn.
 
-    A member makes one more forward and backward pass over all its examples and sends one number. The authors' code sums
-    the norms of the minibatches that a client trains on, times the learning rate, without another pass; in critical
-    periods it also uploads only the largest fifth of an update, which is not a matter of selection.
+    A member makes one more forward and backward pass over all its examples and sends one number, in every round, also
+    between checks. The authors' code sums the norms of the minibatches that a client trains on, times the learning
+    rate, without another pass, and in every round, too; in critical periods it also uploads only the largest fifth of
+    an update, which is not a matter of selection.
+
+    `e3cs` estimates with the chances of all `m` slots, so that it learns in cohorts of `k` at `k / m` of its rate.
 
     Attributes:
       selector: the wrapped selector; one that probes is rejected.

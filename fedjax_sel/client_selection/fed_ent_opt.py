@@ -40,8 +40,9 @@ class FedEntOpt(ClientSelector):
     """The clients that greedily maximise the entropy of the cohort's pooled labels, none of them selected recently.
 
     The first client is drawn uniformly. Each next one has the largest `H((L + l_i) / ‖L + l_i‖₁)`, with `L` the sum of
-    the label counts of those chosen in this round; ties are broken at random. A chosen client enters a first-in,
-    first-out buffer and cannot be chosen while in it; if the buffer holds all available clients, it is ignored.
+    the label counts of those chosen in this round; ties are broken at random. After a round its clients enter a
+    first-in, first-out buffer, in the order chosen, and none can be chosen while in it; if the buffer holds all
+    available clients, it is ignored.
 
     Each client sends its label counts, `C` numbers, once, before the first round.
 

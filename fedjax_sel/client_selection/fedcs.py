@@ -26,6 +26,8 @@ class FedCS(ClientSelector):
     deadline is excluded for good, since both only grow. Slots that no client fits stay empty. Ties are broken at
     random.
 
+    The devices' properties cost nothing here, though the source asks for them in every round.
+
     This deadline is for planning only; `Experiment.deadline` sets what happens to clients that miss one. On the
     simulated clock uploads run in parallel, so rounds end no later than planned.
 

@@ -43,8 +43,8 @@ class HACCS(ClientSelector):
     clients left.
 
     A client that has not trained counts with the loss `ln C` of a random guess. Each client sends its label counts, `C`
-    numbers, once, and each member its training loss. The clients must have devices. Noise on the counts, which the
-    source allows for privacy, is left out.
+    numbers, once, and each member its training loss. The clients must have devices, whose expected seconds cost nothing
+    to know. Noise on the counts, which the source allows for privacy, is left out.
 
     Attributes:
       rho: ρ, the weight of speed relative to loss.

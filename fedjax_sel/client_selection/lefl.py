@@ -38,9 +38,9 @@ class LEFL(ClientSelector):
     `KL(p_i ‖ p_j) = mean_x Σ_c p_i log(p_i / p_j)`, and KMeans groups the clients into `clusters`. In every round, each
     cluster contributes its share of the cohort, drawn uniformly.
 
-    `allocation="hamilton"` selects exactly `m` clients by largest remainder, at least one from each cluster (of equal
-    remainders the first clusters', always); with fewer slots than clusters, one from each of `m` clusters, drawn in
-    proportion to their size. `"proportional"`, the text's
+    `allocation="hamilton"` selects exactly `m` clients by largest remainder, at least one from each cluster (equal
+    remainders, which rounding may tell apart, favour the same clusters in every round); with fewer slots than clusters,
+    one from each of `m` clusters, drawn in proportion to their size. `"proportional"`, the text's
     "proportional number", also selects `m` clients, but rounds a cluster's share up or down at random, to 0 if it is
     small: every client is then selected equally often, which "at least one" does not ensure. `"code"` follows the
     authors' code: `max(1, round(fraction · size))` clients from each cluster, possibly more than `fraction · N` in all,

@@ -49,7 +49,7 @@ class Oort(ClientSelector):
 
     As in the authors' code, the bonus divides by the round of the last participation, not by its age. Unlike in that
     code, utilities are scaled over the clients seen, without the initial values of the others, and a new client counts
-    all its examples, not those of one round. There is no blacklist.
+    all its examples, not those of one round. There is no blacklist. Expected seconds cost nothing to know.
 
     Attributes:
       epsilon, decay, smallest: exploring fraction at the start, its factor per round, its smallest value.

@@ -46,7 +46,8 @@ class TiFL(ClientSelector):
     not drawn; if no tier with available clients has credits left, credits do not count.
 
     The source leaves open how probabilities follow from accuracies and how many credits there are; the ranks are those
-    of its usual implementations, the credits are ours. Tiers are made once, from expected times.
+    of its usual implementations, the credits are ours. Tiers are made once, from expected times, which cost nothing
+    here (the source measures them in runs before the first round).
 
     Attributes:
       credits: rounds in which each tier can be drawn, as a multiple of an equal share of the rounds; rounded up.
@@ -122,7 +123,7 @@ class TiFL(ClientSelector):
         """Returns the state after a report, if there is one."""
         weight = jnp.where(ctx.available, ctx.num_examples, 0).astype(jnp.float32)
         examples = jnp.zeros(self.tiers).at[state.tier].add(weight)
-        right = jnp.zeros(self.tiers).at[state.tier].add(weight * correct)
+        right = jnp.zeros(self.tiers).at[state.tier].add(jnp.where(ctx.available, weight * correct, 0.0))
         accuracy = jnp.where(examples > 0, right / jnp.maximum(examples, 1), state.accuracy)
         stuck = (examples[state.current] > 0) & (accuracy[state.current] <= state.accuracy[state.current])
         mine, other = accuracy[:, None], accuracy[None]

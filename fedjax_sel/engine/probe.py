@@ -17,7 +17,7 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
-from fedjax_sel.engine.signals import count_before, measure_clients
+from fedjax_sel.engine.signals import count_before, hide_others, measure_clients
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.training import Trained, count_training, needs_model, train_cohort
 from fedjax_sel.protocols import overrides
@@ -38,7 +38,8 @@ def probe(
 ) -> tuple[Values, Ledger | None]:
     """Returns the selector's `before` signals on the model of a probe, `probed_NAME`, and what the probe used.
 
-    Both are zeros in rounds without a probe; a selector that never probes gets no values and no ledger.
+    Both are zeros in rounds without a probe; a selector that never probes gets no values and no ledger. Of clients that
+    cannot be reached nothing is known, as in `measure_before`.
 
     Args:
       aggregate: makes a global model from the results of a cohort's training.
@@ -72,7 +73,8 @@ def probe(
         models_sent = (cohort.mask & ~has_model[cohort.client]).sum()
         asking = count_before(experiment, data, ctx.available, jnp.zeros(ctx.num_clients, bool))
         training = count_training(experiment, data, trained, models_sent)
-        return {PREFIX + name: value for name, value in values.items()}, asking + training
+        told = {PREFIX + name: hide_others(value, ctx.available) for name, value in values.items()}
+        return told, asking + training
 
     probes = jnp.asarray(selector.probes(ctx.round))
     check_array(f"{type(selector).__name__}.probes", probes, (), jnp.bool_, "true or false")

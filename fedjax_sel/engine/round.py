@@ -36,7 +36,7 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
-from fedjax_sel.engine.probe import probe
+from fedjax_sel.engine.probe import PREFIX, probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, keep_returned, pack_faults
 from fedjax_sel.engine.timing import expect_turns, restrict
@@ -215,7 +215,8 @@ def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: 
     """Counts the invalid values that strategies returned in the round, by kind."""
     before = experiment.client_selection.signals().at("before")
     with stage("signals", round=ctx.round):
-        of_signals = count_signal_faults(signals, dict.fromkeys(before, ctx.reached))
+        probed = dict.fromkeys((PREFIX + name for name in before), ctx.available)
+        of_signals = count_signal_faults(signals, dict.fromkeys(before, ctx.reached) | probed)
         refuse_faults(experiment, of_signals)
     of_candidates = count_candidate_faults(ctx.candidates, ctx.num_clients)
     return {**of_candidates, **count_cohort_faults(cohort, ctx), **trained.faults, **of_signals}

@@ -216,8 +216,10 @@ def test_chances_stay_where_the_drawn_tier_could_not_report():
     assert state.tier[:2].tolist() == [0, 0]
     kept = selector.update_chances(state, ctx, jnp.linspace(0, 1, 10))
     np.testing.assert_array_equal(kept.chance, state.chance)
-    moved = selector.update_chances(state._replace(current=jnp.int32(1)), ctx, jnp.linspace(0, 1, 10))
+    told = jnp.where(ctx.available, jnp.linspace(0, 1, 10), jnp.nan)  # as the engine does
+    moved = selector.update_chances(state._replace(current=jnp.int32(1)), ctx, told)
     assert not np.array_equal(moved.chance, state.chance)
+    assert np.isfinite(moved.accuracy).all()
 
 
 def test_a_tiers_accuracy_is_the_one_on_the_rows_of_its_available_clients():
@@ -225,7 +227,7 @@ def test_a_tiers_accuracy_is_the_one_on_the_rows_of_its_available_clients():
     ctx = context([1, 2, 3, 4], 1, size=[10, 30, 5, 5], available=[True, True, True, False])
     state = selector.init(KEY, ctx, HOST)
     np.testing.assert_allclose(
-        selector.update_chances(state, ctx, jnp.array([1.0, 0.0, 0.6, 0.0])).accuracy, [0.25, 0.6], rtol=1e-6
+        selector.update_chances(state, ctx, jnp.array([1.0, 0.0, 0.6, jnp.nan])).accuracy, [0.25, 0.6], rtol=1e-6
     )
     nobody = ctx.replace(available=jnp.array([True, True, False, False]))
     known = state._replace(accuracy=jnp.array([0.1, 0.7]))
