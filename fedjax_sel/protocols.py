@@ -742,6 +742,9 @@ class Aggregator(Strategy):
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns the weight of each delta, 0 for empty slots.
 
+        Without `combine`, only the sum of a cohort's updates is kept. If a member is left out of it, as its update is
+        not finite, the weights of the others may change in one proportion only.
+
         Args:
           cohort: its mask says which members have a delta.
           num_examples: number of examples that each member trained on.

@@ -304,8 +304,8 @@ def refuse_to_set(self: Any, name: str, value: Any) -> NoReturn:
     more = ""
     if hasattr(type(self), "uses_rounds"):  # a strategy
         more = (
-            f". Its class has no __init__ of its own; declare each of its numbers as a field, as in {name}: float = "
-            "fs.param(default=0.1). What it learns is its state (init, observe)"
+            f". Its class must not have an __init__ of its own; declare each of its numbers as a field, as in {name}: "
+            "float = fs.param(default=0.1). What it learns is its state (init, observe)"
         )
     raise dataclasses.FrozenInstanceError(
         f"{title(type(self))}: {name} cannot be set, as such a value never changes; x.replace({name}=...) makes a copy"

@@ -853,6 +853,42 @@ BROKEN: list[tuple[str, type, dict, str]] = [
         {**ANY, "init": lambda self, key, ctx, host: None},
         "Mine.init returned None; it must return the state, () if there is none",
     ),
+    (
+        "init: integers that 32 bits cut",
+        fs.ClientSelector,
+        {**ANY, "init": lambda self, key, ctx, host: np.arange(N) * 2**31},
+        "Mine.init returned a state in which it has integers beyond 32 bits, from 0 to 15032385536",
+    ),
+    (
+        "init of a data selection: integers that 32 bits cut",
+        fs.DataSelector,
+        {
+            "init": lambda self, clients, longest: np.full(clients, -(2**40)),
+            "select": lambda self, key, state, valid: valid,
+        },
+        "Mine.init returned a state in which it has integers beyond 32 bits, from -1099511627776 to -1099511627776",
+    ),
+    (
+        "upfront: less than nothing",
+        fs.ClientSelector,
+        {**ANY, "upfront": lambda self, ctx, host: fs.protocols.Upfront(0.0, -1.0, 0.0)},
+        "Mine.upfront: down is -1.0; it must be in [0, inf)",
+    ),
+    (
+        "count_up: less than nothing",
+        fs.DataSelector,
+        {"select": lambda self, key, state, valid: valid, "count_up": lambda self, classes: -100},
+        "Mine.count_up(3) is -100; it must be in [0, inf)",
+    ),
+    (
+        "cost of a signal: a number",
+        fs.ClientSelector,
+        {
+            "signals": lambda self: fs.Signals(before=[subclass(Broken, cost=3)()]),
+            "select": lambda self, key, state, ctx, **before: uniform_m(key, ctx.available, ctx.m),
+        },
+        "Mine.cost is 3 (int); it must be a fedjax_sel.protocols.Cost",
+    ),
     ("select: a tuple", fs.ClientSelector, {"select": give((1, 2, 3))}, "Mine.select returned a tuple; it must return"),
     ("select: a class", fs.ClientSelector, {"select": give(Cohort)}, "it must return a Cohort, as `top_m` does"),
     (
@@ -1797,3 +1833,27 @@ def test_an_error_of_an_experiment_names_a_page_about_it(blobs, changes, page):
     with pytest.raises(ValueError, match=r"\w") as caught:
         fs.Experiment(fs.Task.on(fs.models.MLP(classes=3), blobs), **given).check(data)
     assert list_notes(caught.value)[-1] == f"see docs/{page}.md"
+
+
+def test_a_trainer_that_knows_no_end_is_refused_where_a_deadline_may_set_one(names):
+    class Endless(fs.LocalTrainer):
+        def plan(self, num_examples, longest, round, rounds):
+            return SGD(epochs=1).plan(num_examples, longest, round, rounds)
+
+        def train(self, key, task, variables, examples, plan, *, num_steps, transform=None):
+            return SGD(epochs=1).train(key, task, variables, examples, plan, num_steps=num_steps, transform=transform)
+
+    slow = fs.Federation(names["blobs"], partition.Iid(clients=N), devices=laws.LogNormal())
+    for federation, more in (
+        (slow, {"deadline": Deadline(1.0)}),
+        (slow, {}),
+        (names["federation"], {"volatility": Bernoulli(0.5)}),
+    ):
+        with pytest.raises(ValueError, match=r"Endless.plan cannot be called .* it must take \(.*, \*, max_steps\)"):
+            fs.simulate(names["make"](local_training=Endless(), **more), federation)
+    assert fs.simulate(names["make"](local_training=Endless()), names["federation"]).rounds == 2
+
+
+def test_a_metric_is_called_by_a_text():
+    with pytest.raises(ValueError, match="a metric is called 3; a name is a text"):
+        fs.Task(models.LogisticRegression(3), metrics={3: lambda outputs, targets: targets})

@@ -410,3 +410,15 @@ def test_a_terminal_that_lacks_a_character_shows_a_question_mark_and_ends_nothin
     assert done.returncode == 0, done.stderr
     assert b"uniform" in done.stdout
     assert b"(1 - p_y)^?" in done.stdout
+
+
+def test_a_folder_at_home_is_found_though_the_shell_left_the_tilde(tmp_path, monkeypatch):
+    """As in `--out=~/mine`."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    given = ["run", *small("rounds=2"), "--out=~/mine"]
+    done = call(*given)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "home" / "mine" / "summary.json").is_file()
+    assert not (tmp_path / "~").exists()
+    assert call("compare", "~/mine", "~/mine").exit_code == 0

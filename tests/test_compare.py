@@ -9,8 +9,14 @@ from scipy import stats
 
 from fedjax_sel import config
 from fedjax_sel.engine.history import TOTALS, History
-from fedjax_sel.report.budgets import limit_runs, read_budget
-from fedjax_sel.report.compare import choose_metric, compare_pairs, compare_runs
+from fedjax_sel.report.budgets import keep_common_rounds, limit_runs, read_budget
+from fedjax_sel.report.compare import (
+    choose_metric,
+    compare_pairs,
+    compare_runs,
+    find_reachable_accuracy,
+    list_intervals,
+)
 from fedjax_sel.report.figures import COLOURS, plot_comparison, plot_curves
 
 CONFIG = config.resolve({"data": "iris", "rounds": 3, "cohort_size": 2}).to_dict()
@@ -186,6 +192,55 @@ def test_what_a_budget_leaves_open_is_said():
         limit_runs({"a": (first, CONFIG)}, read_budget("seconds=1"))
 
 
+def test_an_evaluation_that_lags_behind_the_budget_is_said():
+    """The first run spends 40 bytes; the second, evaluated in every third round, was last so 1 and 0 rounds before."""
+    first = spend([0, 1], [[0.1, 0.2, 0.3, 0.4]] * 2, 10)
+    third = spend([0, 1], [[0.4, np.nan, np.nan, 0.7]] * 2, [[20, 20, 20, 20], [10] * 4])
+    runs, said = limit_runs({"a": (first, CONFIG), "b": (third, CONFIG)}, read_budget("bytes=1"))
+    assert said == [
+        "2 was last evaluated 0 to 1 round before its budget was spent: what it had reached is of then, what it cost "
+        "is of the whole budget; evaluate_every=1 is exact"
+    ]
+    np.testing.assert_array_equal(runs["b"][0].last("accuracy"), [0.4, 0.7])
+    assert not list(list_intervals({"a": (first, CONFIG), "b": (first, CONFIG)}))
+    (line,) = list_intervals({"a": (first, CONFIG), "b": (third, {**CONFIG, "evaluate_every": 3})})
+    assert line.startswith("evaluated at different intervals (1 every 1 rounds, 2 every 3 rounds)")
+
+
+def test_at_one_budget_runs_may_have_different_numbers_of_rounds():
+    first, longer = spend([0, 1], [[0.1, 0.2]] * 2, 10), spend([0, 1], [[0.3, 0.4, 0.5, 0.6]] * 2, 6)
+    runs = {"a": (first, CONFIG), "b": (longer, {**CONFIG, "rounds": 4})}
+    table, said = compare_pairs(runs)
+    assert (table, said) == (None, ["2 is not compared with 1 seed by seed: they differ in rounds"])
+    limited, told = limit_runs(runs, read_budget("bytes=1"))
+    table, said = compare_pairs(limited, at_budget=True)
+    assert not told
+    assert not said
+    assert rows_of(table)[0][:3] == ["2", "2", "+0.3000"]
+
+
+def test_losses_of_different_tasks_are_no_pair():
+    focal = {**CONFIG, "task": {"loss": {"name": "focal"}}}
+    runs = {name: (with_costs([0.5, 0.6], 0.3, 10.0), config) for name, config in (("a", CONFIG), ("b", focal))}
+    assert compare_pairs(runs, "accuracy")[0] is not None
+    assert compare_pairs(runs, "bytes")[0] is not None
+    assert compare_pairs(runs, "loss") == (None, ["2 is not compared with 1 seed by seed: they differ in task"])
+
+
+def test_a_picture_at_a_budget_has_the_rounds_that_all_seeds_can_afford():
+    first = spend([0, 1], [[0.1, 0.2, 0.3, 0.4]] * 2, 10)
+    dear = spend([0, 1], [[0.5, 0.6, 0.7, 0.8]] * 2, [[10] * 4, [15] * 4])
+    runs, _ = limit_runs({"a": (first, CONFIG), "b": (dear, CONFIG)}, read_budget("bytes=1"))
+    drawn = keep_common_rounds(runs["b"][0], "accuracy")["accuracy"]
+    np.testing.assert_array_equal(drawn, [[0.5, 0.6, np.nan, np.nan]] * 2)
+
+
+def test_where_all_seeds_diverged_there_is_no_target():
+    runs = {"a": (with_costs([np.nan, np.nan], 1.0, 1.0), CONFIG)}
+    assert find_reachable_accuracy(runs) is None
+    assert find_reachable_accuracy({**runs, "b": (with_costs([0.587, 0.7], 1.0, 1.0), CONFIG)}) == 0.58
+
+
 def test_a_seed_that_diverges_after_the_budget_counts_with_what_it_had():
     one = spend([0, 1], [[0.1, 0.2, 0.3, np.nan], [0.2, 0.3, 0.4, 0.5]], 10)
     alive = np.array([[1.0, 1, 1, 0], [1, 1, 1, 1]])
@@ -194,6 +249,7 @@ def test_a_seed_that_diverges_after_the_budget_counts_with_what_it_had():
     np.testing.assert_array_equal(runs["a"][0].last("accuracy"), [0.2, 0.3])
     assert not runs["a"][0].diverged.any()
     assert not said
+    assert not limit_runs({"a": (one, CONFIG)}, read_budget("rounds=1"))[1], "a seed that ended has no evaluation to lack"
 
 
 def test_the_first_run_spends_all_of_its_own_budget():

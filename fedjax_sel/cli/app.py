@@ -75,6 +75,7 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> None:
+        named = {key: expand_home(value) for key, value in named.items()}
         try:
             with print_warnings():
                 function(*arguments, **named)
@@ -95,6 +96,13 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
             raise leave(2) from None
 
     return main.command(name)(wrapped)
+
+
+def expand_home(value: Any) -> Any:
+    """Returns a path, or each of a list, with the home folder for `~`, which a shell leaves in `--out=~/runs`."""
+    if isinstance(value, list):
+        return [expand_home(one) for one in value]
+    return value.expanduser() if isinstance(value, Path) else value
 
 
 def is_users(error: Exception) -> bool:

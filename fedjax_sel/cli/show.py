@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Compare finished runs side by side."""
     from fedjax_sel.report import compare as comparison
-    from fedjax_sel.report.budgets import limit_runs, read_budget
+    from fedjax_sel.report.budgets import keep_common_rounds, limit_runs, read_budget
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
     from fedjax_sel.runs.saved import list_run_folders
@@ -66,10 +66,10 @@ def compare(
         share = f"{100 * budget.share:g} % of its rounds"
         line = f"all at one budget of {budget.kind}: what run 1 spends in {share}, seed by seed"
         console.print(line, soft_wrap=True, highlight=False)
-    for line in (*comparison.list_faults(read), *limited):
+    for line in (*comparison.list_faults(read), *comparison.list_intervals(read), *limited):
         console.print(line, style="yellow", soft_wrap=True, highlight=False)
     print_wide(comparison.compare_runs(read, metric, target))
-    paired, said = comparison.compare_pairs(read, metric)
+    paired, said = comparison.compare_pairs(read, metric, at_budget=budget is not None)
     if paired is not None:
         print_wide(paired)
     for line in said:
@@ -77,7 +77,10 @@ def compare(
     if figure is not None:
         from fedjax_sel.report.figures import plot_comparison
 
-        histories = (history for history, _ in read.values())
+        histories = [history for history, _ in read.values()]
+        if budget is not None:  # rounds that all seeds can afford
+            histories = [keep_common_rounds(history, metric) for history in histories]
+            lines = [f"{line}; within {budget.name} of run 1" for line in lines]
         write_figure(figure, plot_comparison(dict(zip(lines, histories, strict=True)), metric))
         console.print(f"The figure is {figure}", soft_wrap=True)
 

@@ -48,6 +48,8 @@ def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m
 
 def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns the cohort of `top_m`, with equal scores ordered by descending `noise`, which is in [0, 1)."""
+    if (lacking := m - len(score)) > 0:  # fewer candidates than slots, the last of which stay empty
+        noise, score, available = (jnp.pad(one, (0, lacking)) for one in (noise, score, available))
     undecided = available & jnp.isnan(score)
     score = jnp.where(available & ~undecided, score, -jnp.inf)
     _, best = jax.lax.top_k(score, m)

@@ -103,7 +103,8 @@ def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
         floats = "; targets='continuous' says that they are numbers to be learnt" if y.dtype.kind == "f" else ""
         raise ValueError(
             f"{what} labels are {y.dtype}, not integers; "
-            f"names or numbers of any kind become 0..C-1 with np.unique(y, return_inverse=True)[1]{floats}"
+            "names or numbers of any kind become 0..C-1 with np.unique(y, return_inverse=True)[1], of all examples "
+            f"of all clients together{floats}"
         )
     return _int32(what + " labels", y)
 

@@ -201,8 +201,9 @@ class Federation:
             raise ValueError(f"federation: source({seed}) returned {describe_kind(data)}; it must return a Dataset")
         try:
             rng = np.random.default_rng((PARTITION, seed))
+            owner = None if data.owner is None else lock(data.owner)
             with refuse_global_random_numbers(FROM_RNG):
-                client = np.asarray(self.partition.assign(data.y, rng, data.owner))
+                client = np.asarray(self.partition.assign(lock(data.y), rng, owner))
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
             order = np.random.default_rng((EXAMPLE_ORDER, seed))
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
@@ -332,3 +333,10 @@ def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, obj
         mine, theirs = getattr(a, name), getattr(b, name)
         pairs += [(f"the shape of {name}", mine.shape, theirs.shape), (f"the type of {name}", mine.dtype, theirs.dtype)]
     return pairs
+
+
+def lock(values: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "n ..."]:
+    """Returns the values, which a partition can read but not change."""
+    view = np.asarray(values).view()
+    view.flags.writeable = False
+    return view

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.data.dataset import Dataset, dataset
+from fedjax_sel.pytree import show
 
 LABELS = ("label", "labels", "target", "y", "fine_label")
 """Columns that may hold the labels, in order of preference, unless exactly one column is a `ClassLabel`."""
@@ -63,6 +64,13 @@ def hf_dataset(
         raise ValueError(f"hf:{name}: the split {empty[0]!r} has no examples")
     if own_test and has_own and (lacking := [c for c in (label, *examples) if c not in splits["test"].features]):
         raise ValueError(f"hf:{name}: the split 'test' has no column {lacking[0]!r}, which the split 'train' has")
+    if own_test and has_own:
+        mine, theirs = (getattr(splits[split].features[label], "names", None) for split in ("train", "test"))
+        if mine is not None and theirs is not None and list(mine) != list(theirs):
+            raise ValueError(
+                f"hf:{name}: the classes of {label!r} are {show(mine)} in the split 'train', but {show(theirs)} in "
+                "'test', so that their numbers mean others; save both with the same names in the same order"
+            )
     known = np.asarray(splits["train"][label])
     words = np.unique(known) if known.dtype.kind in "US" and targets == "classes" else None
     x, y, kept = read_split(name, splits["train"], label, examples, words, targets)

@@ -40,7 +40,8 @@ def from_arrays(
     """Returns the dataset whose owners are these clients.
 
     Args:
-      clients: examples and labels of each client; the clients of a mapping are ordered by name.
+      clients: examples and labels of each client; the clients of a mapping are ordered by name. Labels that are texts
+        are numbered in sorted order, over all clients together.
       name, test, validation, classes, seed, targets: as for `dataset`; a share is of all examples together.
 
     Raises:
@@ -83,9 +84,24 @@ def from_arrays(
         pairs.append((x, y))
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
     x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    labels = None
+    if targets == "classes" and y.dtype.kind in "US":
+        values = np.unique(y)
+        y, labels = np.searchsorted(values, y), tuple(values.tolist())
+        test, validation = (
+            (part[0], number_names(f"{name}: {kind}", part[1], values)) if isinstance(part, tuple | list) else part
+            for kind, part in (("test", test), ("validation", validation))
+        )
     given = {"classes": classes, "seed": seed, "targets": targets}
     made = dataset(name, x, y, test=test, validation=validation, owner=owner, **given)
-    return replace(made, owners=tuple(named[number][0] for number in made.owners or ()))
+    return replace(made, owners=tuple(named[number][0] for number in made.owners or ()), labels=labels)
+
+
+def number_names(what: str, y: Any, values: np.ndarray) -> np.ndarray:
+    """Returns the number of each label among the sorted `values`; raises `ValueError` for one that is not there."""
+    if len(unknown := np.setdiff1d(y, values)):
+        raise ValueError(f"{what}: the label {str(unknown[0])!r} is not a training example's")
+    return np.searchsorted(values, np.asarray(y))
 
 
 def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

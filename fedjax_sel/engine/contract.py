@@ -185,15 +185,29 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
         raise ValueError(f"{type(strategy).__name__}.init returned None; it must return the state, () if there is none")
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         place = jax.tree_util.keystr(path) or "it"
+        where = f"{type(strategy).__name__}.{method} returned a state in which {place}"
         if not (is_numeric(leaf) or is_key(leaf)):
             raise ValueError(
-                f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
-                "a state is a pytree of arrays: what is not a number belongs in a static field"
+                f"{where} is {show_value(leaf)}; a state is a pytree of arrays: what is not a number belongs in a "
+                "static field"
             )
+        check_bits(where, leaf)
         if leading is not None and jnp.shape(leaf)[:1] != (leading,):
             raise ValueError(
                 f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
                 f"its first axis must be N = {leading}, one entry a client"
+            )
+
+
+def check_bits(where: str, value: Any) -> None:
+    """Raises `ValueError` if an array of NumPy, or a number, is a whole one that JAX would cut to 32 bits."""
+    if isinstance(value, int | np.ndarray | np.integer):
+        given = np.asarray(value)
+        limit = np.iinfo(np.uint32 if given.dtype.kind == "u" else np.int32)
+        beyond = given.size and given.dtype.kind in "iuO" and (given.min() < limit.min or given.max() > limit.max)
+        if beyond:
+            raise ValueError(
+                f"{where} has integers beyond 32 bits, from {given.min()} to {given.max()}; renumber or rescale them"
             )
 
 
@@ -211,6 +225,7 @@ def check_fields(name: str, strategy: Any) -> None:
                 f"{name}: {type(strategy).__name__}: {field} is {show_value(leaf)}; it must be a number or an array, "
                 f"as only a static field ({field}: ... = fs.static(default=...)) may be anything else"
             )
+        check_bits(f"{name}: {type(strategy).__name__}: {jax.tree_util.keystr(path, simple=True, separator='.')}", leaf)
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
@@ -297,6 +312,10 @@ def check_signals(selector: Any, data_selection: Any) -> None:
     for moment in protocols.MOMENTS:
         for signal in signals.at(moment).values():
             check_methods(signal)
+            if not isinstance(signal.cost, protocols.Cost):
+                raise ValueError(
+                    f"{type(signal).__name__}.cost is {show_value(signal.cost)}; it must be a fedjax_sel.protocols.Cost"
+                )
     before, trained, after = (tuple(signals.at(moment)) for moment in ("before", "trained", "after"))
     probed = tuple(f"probed_{one}" for one in before) if overrides(selector, "probes") else ()
     check_takes(selector, "select", ("key", "state", "ctx"), before)

@@ -34,6 +34,7 @@ from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.settings import check_settings
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.protocols import (
     Aggregator,
     Availability,
@@ -219,6 +220,10 @@ class Experiment(Pytree):
         with see("docs/how-to/strategies.md"):
             for name, part in self.parts.items():
                 check_methods(part, ["transform"] if name == "fine_tuning" else [])
+            if data.devices is not None or not isinstance(self.volatility, Always):  # members may do a part, or nothing
+                where = f"{type(self.local_training).__name__}.plan"
+                arguments = ("num_examples", "longest", "round", "rounds")
+                check_accepts(where, self.local_training.plan, arguments, ("max_steps",))
             check_correction(self.correction)
             self.correction.check(self.local_training)
             check_aggregator(self.aggregation)

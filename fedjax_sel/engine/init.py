@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -14,18 +15,18 @@ import numpy as np
 from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.contract import check_init, hide_rounds, name_kind
+from fedjax_sel.engine.contract import check_bits, check_init, hide_rounds, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import limit_examples, limits_of, passes
+from fedjax_sel.engine.ledger import count_numbers, limit_examples, limits_of, passes
 from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
-from fedjax_sel.pytree import jit, title
+from fedjax_sel.pytree import Range, jit, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 
@@ -161,7 +162,9 @@ def init_selector(
     costs: dict[str, float] = {}
     for i, (name, signal) in enumerate(signals.items()):
         with refuse_global_random_numbers(NOT_REPEATED):
-            value = jnp.asarray(signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host))
+            value = signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host)
+        check_bits(f"the upfront signal {name!r}", value)
+        value = jnp.asarray(value)
         if value.ndim < 1 or value.shape[0] != data.num_clients:
             raise ValueError(
                 f"the upfront signal {name!r} has shape {value.shape}; its first axis must be N = {data.num_clients}"
@@ -178,6 +181,8 @@ def init_selector(
             state = selector.init(key, hide_rounds(selector, "init", ctx), host, **upfront)
             check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
+        for what, amount in (("flops", taken.flops), ("down", taken.down), ("up", taken.up)):
+            Range(0, below=math.inf).check(f"{type(selector).__name__}.upfront: {what}", amount)
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.like):
         add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
@@ -261,7 +266,7 @@ def charge_signals(
     passed = np.zeros(data.num_clients)
     for limit, some in limits_of(signals.values()).items():
         passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
-    sent = sum(BYTES * (one.count_up(data.classes) or numbers[name]) for name, one in signals.items())
+    sent = sum(BYTES * (count_numbers(one, "count_up", data.classes) or numbers[name]) for name, one in signals.items())
     return Upfront(
         flops=passed * task.flops(data.like),
         down=sum(BYTES * one.cost.down for one in signals.values())

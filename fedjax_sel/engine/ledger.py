@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import ExampleSignal, FeatureSignal, GradientSignal, Signal, Signals
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.pytree import Pytree, Range
 from fedjax_sel.types import BYTES
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         return float(BYTES * sum(s.cost.down for s in signals))
 
     def sent(signals: Iterable[Signal]) -> float:
-        return float(sum(BYTES * s.count_up(classes) + gradient * s.cost.models_up for s in signals))
+        return float(sum(BYTES * count_numbers(s, "count_up", classes) + gradient * s.cost.models_up for s in signals))
 
     return Rates(
         model=model,
@@ -242,8 +243,8 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         before_up=sent(before),
         before_passes=passed(before),
         screening=passes(experiment.data_selection.signals().values(), backward),
-        choice_down=float(BYTES * experiment.data_selection.count_down(classes)),
-        choice_up=float(BYTES * experiment.data_selection.count_up(classes)),
+        choice_down=float(BYTES * count_numbers(experiment.data_selection, "count_down", classes)),
+        choice_up=float(BYTES * count_numbers(experiment.data_selection, "count_up", classes)),
         trained_down=received(trained),
         trained_up=sent(trained),
         trained_passes=passed(trained),
@@ -252,6 +253,17 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         after_down=received(after),
         after_up=sent(after),
     )
+
+
+def count_numbers(part: Any, method: str, classes: int) -> float:
+    """Returns how many numbers a client sends or receives, as a strategy or a signal says.
+
+    Raises:
+      ValueError: it says something else than a finite number of at least 0.
+    """
+    value = getattr(part, method)(classes)
+    Range(0, below=math.inf).check(f"{type(part).__name__}.{method}({classes})", value)
+    return value
 
 
 def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:

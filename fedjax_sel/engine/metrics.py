@@ -16,7 +16,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_model
-from fedjax_sel.engine.signals import sum_by_client
+from fedjax_sel.engine.signals import find_base, sum_by_client
 from fedjax_sel.task import Accuracy, Task
 from fedjax_sel.types import PRNGKey, Variables
 
@@ -91,8 +91,15 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
     """
     each = layout.over_examples_of(lambda x, y: task.example_metrics(task.logits(variables, x), y), data)
     holdout = (data.num_holdout > 0).any()
-    sums = jax.tree.map(lambda value: sum_by_client(value.astype(jnp.float32), data, holdout=holdout), each)
     count = jnp.where(holdout, data.num_holdout, data.num_examples).astype(jnp.float32)
+
+    def add_up(value):
+        value = value.astype(jnp.float32)
+        base = find_base(value)
+        total = sum_by_client(value - base, data, holdout=holdout)
+        return expand(count, total) * base + total
+
+    sums = jax.tree.map(add_up, each)
     found = jax.vmap(task.compute_metrics)(sums, jnp.maximum(count, 1))
     found["loss"] = hide_nan(found["loss"])
     return {name: jnp.where(expand(count > 0, value), value, jnp.nan) for name, value in found.items()}

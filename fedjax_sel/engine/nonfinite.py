@@ -84,22 +84,8 @@ def guard_round(
         # The loss is NaN where the model was not evaluated, and infinite where it was measured as NaN.
         finite = all_finite(after.variables) & ~jnp.isinf(record.loss) & some_finite
         alive = before.alive & finite
-
-        def freeze(new, old):
-            return choose(alive, new, old)
-
-        state = replace(
-            after,
-            variables=freeze(after.variables, before.variables),
-            client_selection=freeze(after.client_selection, before.client_selection),
-            data_selection=freeze(after.data_selection, before.data_selection),
-            data_server=freeze(after.data_server, before.data_server),
-            personal=freeze(after.personal, before.personal),
-            aggregation=freeze(after.aggregation, before.aggregation),
-            change=freeze(after.change, before.change),
-            alive=alive,
-        )
-        return state, hide_ended(record, before.alive, alive)
+        kept = choose(alive, *(replace(state, correction=()) for state in (after, before)))
+        return replace(kept, correction=after.correction, alive=alive), hide_ended(record, before.alive, alive)
 
     return guarded
 

@@ -211,14 +211,18 @@ def measure_candidates(
         mask = place < count
         batch = data.batch(take(data.order, start + place), mask)
         each = measure_examples(signals, task, variables, batch.x, batch.y)
-        total = {name: jnp.where(expand(mask, v), v, 0).sum(0) for name, v in each.items()}
+        total = {name: jnp.where(expand(mask, v), v - base[name], 0).sum(0) for name, v in widen(each).items()}
         return {name: v / jnp.maximum(count, 1) for name, v in total.items()}
 
     clients = locate_examples(data, candidates, holdout=holdout)
-    one = jax.tree.map(lambda a: a[0], clients)
-    like = jax.eval_shape(add_up, one, jnp.arange(size))
+    start, count = clients
+    some = data.batch(take(data.order, start[:1]), jnp.ones(1, bool))
+    first = widen(measure_examples(signals, task, variables, some.x, some.y))
+    base = {name: find_base(value) for name, value in first.items()}
+    like = jax.eval_shape(add_up, (start[0], count[0]), jnp.arange(size))
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
-    return layout.over_blocks(add_up, lambda mean: mean, clients, clients[1], data.longest, size, zero)
+    mean = layout.over_blocks(add_up, lambda mean: mean, clients, count, data.longest, size, zero)
+    return {name: jnp.where(expand(count > 0, v), base[name] + v, 0) for name, v in mean.items()}
 
 
 def locate_examples(
@@ -259,10 +263,21 @@ def of_task(signals: Mapping[str, Signal], task: Task) -> dict[str, Any]:
 def average_by_client(
     value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool = False
 ) -> Shaped[Array, "N ..."]:
-    """Averages a value per example over each client's examples."""
-    total = sum_by_client(value, data, holdout=holdout)
-    count = data.num_holdout if holdout else data.num_examples
-    return total / expand(jnp.maximum(count, 1), total)
+    """Averages a value per example over each client's examples, in at least 32 bits; 0 of a client without any."""
+    value = widen(value)
+    base = find_base(value)
+    total = sum_by_client(value - base, data, holdout=holdout)
+    count = expand(data.num_holdout if holdout else data.num_examples, total)
+    return jnp.where(count > 0, base + total / jnp.maximum(count, 1), 0)
+
+
+def find_base(value: Shaped[Array, "n ..."]) -> Shaped[Array, "1 ..."]:
+    """Returns the first value, or 0 in place of a number that is not finite, from which the others differ little.
+
+    Values are added up as differences from it. Thus clients whose examples all have the same value have the same mean,
+    to the bit, and tie; and rounding does not grow with the number of examples, which are added one after the other.
+    """
+    return jnp.where(jnp.isfinite(value[:1]), value[:1], 0)
 
 
 def sum_by_client(
@@ -279,9 +294,12 @@ def sum_by_client(
 
 
 def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) -> Shaped[Array, "d ..."]:
-    """Averages over the second axis the entries in the mask; 0 if there are none."""
-    total = jnp.where(expand(mask, value), value, 0).sum(1)
-    return total / expand(jnp.maximum(mask.sum(1), 1), total)
+    """Averages over the second axis the entries in the mask, in at least 32 bits; 0 if there are none."""
+    value = widen(value)
+    base = find_base(value.reshape(-1, *value.shape[2:]))
+    total = jnp.where(expand(mask, value), value - base[None], 0).sum(1)
+    count = expand(mask.sum(1), total)
+    return jnp.where(count > 0, base + total / jnp.maximum(count, 1), 0)
 
 
 def client_batch(data: FederatedData, client: Int[Array, ""], *, holdout: bool = False) -> Batch:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
@@ -31,6 +32,7 @@ def check_targets(
                 f"are {data.targets}; of those: {fit}, or a function of your own"
             )
     measure_once(task, data)
+    check_each_alone(task, data)
     if data.targets != "classes":
         check_strategies(client_selection, data_selection, data.targets)
 
@@ -78,6 +80,55 @@ def measure_once(task: Task, data: FederatedData) -> None:
         of_classes = [f"{name}_{c}" for c in range(value.shape[0])] if value.shape else []
         if taken := [one for one in of_classes if one in found]:
             raise ValueError(f"the task has a metric {taken[0]!r}, as a history calls a class of {name!r}; rename one")
+
+
+def check_each_alone(task: Task, data: FederatedData) -> None:
+    """Raises `ValueError` if the user's loss or metric of an example depends on other examples of the batch.
+
+    So does `outputs - targets` of shapes `(b, 1)` and `(b,)`, which is `(b, b)`: its mean has one number an example,
+    and they are wrong.
+    """
+    parts = {"loss": task.loss, **{f"metric {name!r}": metric for name, metric in task.metrics.items()}}
+    own = [what for what, part in parts.items() if is_own(part)]
+    if not own or not len(data.test_y):  # the lack of which is an error of its own
+        return
+    rng, targets = np.random.default_rng(0), np.asarray(data.test_y)[:1000]
+    outputs = rng.normal(size=(3, *task.outputs(data.like)[1:])).astype(np.float32)
+    changed = np.concatenate([outputs[:2], rng.normal(size=outputs[2:].shape).astype(np.float32)])
+    others = np.flatnonzero((targets != targets[0]).reshape(len(targets), -1).any(1))
+    same, other = np.zeros(3, int), np.array([0, 0, others[0] if others.size else 0])
+    before, after = (measure_examples(task, x, targets[rows]) for x, rows in ((outputs, same), (changed, other)))
+    for what in own:
+        name = what.removeprefix("metric ").strip("'")
+        for a, b in zip(jax.tree.leaves(before[name]), jax.tree.leaves(after[name]), strict=True):
+            if not np.allclose(a[:2], b[:2], rtol=1e-4, atol=1e-6, equal_nan=True):
+                raise ValueError(
+                    f"the task's {what} of an example changes with the other examples of its batch; it must follow "
+                    f"from the example's own outputs and targets, which are of shapes "
+                    f"{say_shape(outputs)} and {say_shape(targets)}"
+                    + ("; write outputs[:, 0]" if outputs.shape[1:] == (1,) and targets.ndim == 1 else "")
+                )
+
+
+def say_shape(batch: np.ndarray) -> str:
+    """Returns the shape of a batch of any size, as text.
+
+    >>> say_shape(np.zeros((3, 2))), say_shape(np.zeros(3))
+    ('(b, 2)', '(b,)')
+    """
+    return str(("b", *batch.shape[1:])).replace("'b'", "b")
+
+
+def is_own(part: Any) -> bool:
+    """Returns whether a loss or a metric is the user's."""
+    whose = part.function if isinstance(part, OwnLoss | MeanOf) else type(part)
+    return not str(getattr(whose, "__module__", "")).startswith("fedjax_sel.")
+
+
+@jit()
+def measure_examples(task: Task, outputs: Any, targets: Any) -> dict[str, Any]:
+    """Returns what each example adds to every metric, and its loss."""
+    return task.example_metrics(outputs, targets)
 
 
 @jit()

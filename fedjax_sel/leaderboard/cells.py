@@ -16,6 +16,7 @@ from fedjax_sel.config import Config, build, resolve
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
 from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.faults import find_diverged, find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
@@ -56,6 +57,7 @@ class Cell:
       history: the history of a finished cell; None: only its numbers are known.
       commit: the commit that ran it; None: it was not run from a checkout.
       seconds: the seconds that it ran.
+      remarks: seeds that diverged, and invalid values that the selector returned; empty if there were none.
     """
 
     federation: str
@@ -65,6 +67,7 @@ class Cell:
     history: History | None = field(default=None, repr=False)
     commit: str | None = None
     seconds: float = 0.0
+    remarks: str = ""
 
 
 def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any = None, **changes: Any) -> Config:
@@ -248,8 +251,17 @@ def run_cell(
 
 def finish(federation: str, selector: str, history: History, place: Path) -> Cell:
     """Returns the cell of a finished run in a folder."""
-    commit, seconds = layout.read_commit(place), history.about["seconds"]
-    return Cell(federation, selector, FINISHED, history=history, commit=commit, seconds=seconds)
+    ended = find_diverged(history)
+    remarks = [*([say_diverged(ended)] if ended else []), *map(say_fault, find_faults(history))]
+    return Cell(
+        federation,
+        selector,
+        FINISHED,
+        history=history,
+        commit=layout.read_commit(place),
+        seconds=history.about["seconds"],
+        remarks="; ".join(remarks),
+    )
 
 
 def tell_failure(federation: str, selector: str, error: Exception) -> Cell:

@@ -29,6 +29,7 @@ from fedjax_sel.leaderboard.tables import (
     tabulate_groups,
     tabulate_mean_gains,
     tabulate_ranking,
+    tabulate_remarks,
     tabulate_unfinished,
     tabulate_variants,
     to_html,
@@ -124,10 +125,11 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str
 
 def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Finding]) -> list[Table]:
     """Returns all tables, the ranking first; only unfinished cells and findings if nothing is finished."""
-    judged, unfinished = tabulate_findings(findings), tabulate_unfinished(cells)
+    judged, remarks = tabulate_findings(findings), tabulate_remarks(cells)
+    unfinished = [*([remarks] if remarks.rows else []), tabulate_unfinished(cells)]
     varied, tidy = tabulate_variants(tidy), leave_out_variants(tidy)
     if not len(tidy):
-        return [unfinished, judged]
+        return [*unfinished, judged]
     others = [Budget(kind, PRIMARY.share) for kind in KINDS if kind != PRIMARY.kind]
     known = set(tidy["budget"])
     return [
@@ -141,7 +143,7 @@ def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Fi
         tabulate_budgets(tidy),
         tabulate_costs(tidy),
         *(tabulate_gains(tidy, budget) for budget in others if budget.name in known),
-        unfinished,
+        *unfinished,
     ]
 
 

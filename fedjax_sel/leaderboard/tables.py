@@ -334,6 +334,12 @@ def show_mean(values: pd.DataFrame, name: str) -> str:
     return f"{np.nanmean(values.loc[name]):.3g}"
 
 
+def tabulate_remarks(cells: Sequence[Cell]) -> Table:
+    """Returns the finished cells in which seeds diverged or the selector returned invalid values."""
+    rows = tuple((cell.federation, cell.selector, cell.remarks) for cell in cells if cell.remarks)
+    return Table("Cells in which something went wrong", ("federation", "selector", "what"), rows)
+
+
 def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
     """Returns the cells without numbers, and why; a federation whose cells all have the same reason is one row."""
     rows, whole = [], {}

@@ -1,6 +1,7 @@
 """Numbers read off learning curves, one per seed.
 
-All raise `ValueError` if a curve has no row for each seed, or what belongs to it has another shape.
+A seed that diverged has no values from then on, and counts with those before; `History.last` is NaN for it. All raise
+`ValueError` if a curve has no row for each seed, or what belongs to it has another shape.
 """
 
 from __future__ import annotations

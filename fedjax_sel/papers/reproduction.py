@@ -116,7 +116,7 @@ def reproduce(
             numbers,
             evidence,
             conditions,
-            describe_cells(out, cells, configs),
+            describe_cells(out, cells, configs, histories),
             describe_studies(out, studies),
             more,
             unfinished,

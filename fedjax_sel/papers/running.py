@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fedjax_sel.config import Config, fingerprint
 from fedjax_sel.config.marks import drop_marks
+from fedjax_sel.engine.faults import find_faults, say_fault
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.measures import settle_history
 from fedjax_sel.papers.paper import Cell, Histories, Paper, locate_cell
@@ -82,8 +83,8 @@ def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tupl
     return list(out.values())
 
 
-def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[dict[str, Any]]:
-    """Returns each cell's experiment and method, its settings' fingerprint, and the commit that ran it."""
+def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], ran: Histories) -> list[dict[str, Any]]:
+    """Returns each cell's experiment and method, its settings' fingerprint, the commit that ran it, and its faults."""
     places = locate_runs(out, cells, configs)
     return [
         {
@@ -91,6 +92,7 @@ def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) 
             "method": cell.method,
             "settings": fingerprint_settings(config),
             "commit": layout.read_commit(places[cell.key]),
+            **({"faults": faults} if (faults := [say_fault(one) for one in find_faults(ran[cell.key])]) else {}),
         }
         for cell, config in zip(cells, configs, strict=True)
     ]

@@ -101,7 +101,7 @@ def write_reproduction(found: Reproduction, out: Path, again: str, console: Cons
 
 
 def list_notes(made: Sequence[Mapping[str, Any]], of_studies: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """Returns what a reader must know about where cells and studies come from: several commits, uncommitted changes."""
+    """Returns what a reader must know of cells and studies: several commits, uncommitted changes, invalid values."""
     commits = {cell["commit"] for cell in made}
     out = []
     if len(commits) > 1:
@@ -115,6 +115,8 @@ def list_notes(made: Sequence[Mapping[str, Any]], of_studies: Sequence[Mapping[s
     if others:
         listed = "; ".join(f"{', '.join(names)} at {commit}" for commit, names in others.items())
         out.append(f"These studies were made at other commits than the cells: {listed}.")
+    for cell in made:
+        out += [f"{cell['experiment']}, {cell['method']}: invalid values: {one}." for one in cell.get("faults", ())]
     return out
 
 

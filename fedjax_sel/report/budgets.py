@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
@@ -128,6 +128,7 @@ def limit_runs(
                 f"{number} spent less than the budget in {format_count(int(ended.sum()), 'seed')}; what it would have "
                 "reached is not known, and it counts with what it reached"
             )
+        within = (cost <= limits[:, None]) & (history["alive"] > 0)
         history = hide_beyond(history, cost > limits[:, None])
         measured = ~np.isnan(history[history.headline]).all(axis=1)
         if not measured.any():
@@ -137,8 +138,42 @@ def limit_runs(
         if not measured.all():
             seeds = format_count(int((~measured).sum()), "seed")
             said.append(f"{number} was not evaluated within the budget in {seeds}, left out here")
+        if lags := find_lags(history[history.headline][measured], within[measured]):
+            said.append(
+                f"{number} was last evaluated {lags} before its budget was spent: what it had reached is of then, what "
+                "it cost is of the whole budget; evaluate_every=1 is exact"
+            )
         out[name] = take_seeds(history, measured), about
     return out, said
+
+
+def find_lags(curve: Float[np.ndarray, "R T"], within: Bool[np.ndarray, "R T"]) -> str:
+    """Returns how many rounds before the budget was spent each seed was last evaluated, as text; "" if none was.
+
+    Args:
+      curve: what is evaluated; NaN in rounds without an evaluation.
+      within: which rounds are within the budget, before a seed diverges.
+
+    >>> curve = np.array([[0.1, np.nan, np.nan, np.nan], [0.1, 0.2, np.nan, 0.4]])
+    >>> find_lags(curve, np.arange(4) < np.array([[3], [2]]))
+    '0 to 2 rounds'
+    """
+    last = np.where(within, np.arange(curve.shape[1]), -1).max(1)
+    evaluated = np.where(within & ~np.isnan(curve), np.arange(curve.shape[1]), -1).max(1)
+    low, high = (int(bound) for bound in ((last - evaluated).min(), (last - evaluated).max()))
+    if not high:
+        return ""
+    return format_count(high, "round") if low == high else f"{low} to {format_count(high, 'round')}"
+
+
+def keep_common_rounds(history: History, metric: str) -> History:
+    """Returns a history without the values of rounds that are within the budget in some of its finite seeds only.
+
+    A median over fewer and fewer seeds is no curve.
+    """
+    known = ~np.isnan(history[metric][history.diverged == 0])
+    partly = known.any(0) & ~known.all(0)
+    return replace(history, metrics={**history.metrics, metric: np.where(partly, np.nan, history[metric])})
 
 
 def hide_beyond(history: History, beyond: np.ndarray) -> History:

@@ -64,17 +64,17 @@ def name_value(metric: str) -> str:
     return f"{'total' if is_cost(metric) else 'final'} {metric}"
 
 
-def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
+def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float | None:
     """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to 1 %.
 
-    Seeds that diverged do not count; the result is 0 if all diverged.
+    Seeds that diverged do not count; the result is None if all diverged.
     """
     best = [
         np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
         for history, _ in runs.values()
     ]
     if not sum(map(len, best)):
-        return 0.0
+        return None
     return float(np.floor(100 * np.concatenate(best).min(initial=1.0) + 1e-4) / 100)  # 0.58 in float32 is below it
 
 
@@ -110,7 +110,9 @@ def compare_runs(
         until it is reached, as medians over seeds.
     """
     title = None if target is None else f"target accuracy {target:g} (medians over seeds)"
-    out = Table(title=title, title_justify="left")
+    several = any((history.diverged == 0).sum() > 1 for history, _ in runs.values())
+    caption = "± is the standard deviation over seeds" if several else None
+    out = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
     costs = ("bytes", "seconds", "joules") if timed else ("bytes",)
     aims = () if target is None else ("rounds to target", *(f"{cost} to target" for cost in costs))
@@ -132,7 +134,9 @@ PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
 """The keys that must agree for a seed to draw the same problem in two runs."""
 
 
-def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy") -> tuple[Table | None, list[str]]:
+def compare_pairs(
+    runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy", at_budget: bool = False
+) -> tuple[Table | None, list[str]]:
     """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
     A difference is that of the runs' values of `metric` (`measure_runs`), over the seeds that both runs have and that
@@ -142,14 +146,16 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accur
     Args:
       runs: the runs, by name; the others are compared with the first.
       metric: what is compared.
+      at_budget: whether the runs were limited to one budget, so that they may have different numbers of rounds.
     """
+    must_agree = (*PAIRED, *(() if at_budget else ("rounds",)), *(() if is_common(metric) else ("task",)))
     (first, config), *others = runs.values()
     rows, said = [], []
     for number, (history, other) in enumerate(others, start=2):
-        if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
+        if differing := [key for key in must_agree if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: they differ in {', '.join(differing)}")
             continue
-        if history.rounds != first.rounds:  # a callback ended one of them
+        if history.rounds != first.rounds and not at_budget:  # a callback ended one of them
             said.append(
                 f"{number} is not compared with 1 seed by seed: it ran {history.rounds} rounds, 1 {first.rounds}"
             )
@@ -176,6 +182,22 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accur
         interval = f"[{low}, {high}]" if known else "–"
         out.add_row(str(number), str(found.seeds), mean, interval, f"{next(adjusted):.3g}" if known else "–")
     return out, said
+
+
+def is_common(metric: str) -> bool:
+    """Returns whether a metric is the same whatever the task's loss and metrics are: an accuracy, or a cost."""
+    return metric == "accuracy" or is_cost(metric)
+
+
+def list_intervals(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
+    """Yields a line if runs are evaluated at different intervals, which shifts what they have reached, and when."""
+    every = [config.get("evaluate_every", 1) for _, config in runs.values()]
+    if len(set(every)) > 1:
+        shown = ", ".join(f"{number} every {one} rounds" for number, one in enumerate(every, start=1))
+        yield (
+            f"evaluated at different intervals ({shown}): when a target is reached, and what is reached within a "
+            "budget, is known to an interval only"
+        )
 
 
 def find_common_seeds(first: History, second: History) -> list[int]:

@@ -119,6 +119,8 @@ class Task(Pytree):
                     f"task: {name} is {part!r}; it must be a function of outputs and targets{each}, or {known} of "
                     "fedjax_sel.task"
                 )
+        if wrong := [name for name in self.metrics if not isinstance(name, str)]:
+            raise ValueError(f"task: a metric is called {wrong[0]!r}; a name is a text, as in {{'f1': F1()}}")
         if wrong := [name for name in self.metrics if name in TAKEN or name.startswith(PREFIXES)]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
         if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:

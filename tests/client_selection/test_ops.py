@@ -93,3 +93,10 @@ def test_places_of_the_selected_and_of_those_who_returned_skip_empty_slots():
     members = cohort([3, -1, 0], mask=[False, False, True])
     for places, expected in ((members.selected, [1, 0, 0, 1]), (members.returned, [1, 0, 0, 0])):
         np.testing.assert_array_equal(jnp.zeros(4).at[places].add(1, mode="drop"), expected)
+
+
+def test_fewer_candidates_than_slots_leave_the_last_slots_empty():
+    got = _ops.top_m(jax.random.key(0), jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, True]), 5)
+    assert got.client.tolist() == [1, 0, 2, -1, -1]
+    assert got.mask.tolist() == [True] * 3 + [False] * 2
+    assert int(got.nan_scores) == 1

@@ -44,6 +44,29 @@ def test_names_of_clients_are_in_order_and_a_share_is_set_apart():
     np.testing.assert_array_equal(np.bincount(whole.owner), [30, 50, 20])
 
 
+def test_labels_that_are_texts_are_numbered_over_all_clients_together():
+    rows = np.arange(8.0).reshape(4, 2)
+    clients = [(rows[:2], ["dog", "cat"]), (rows[2:], np.array(["fox", "dog"]))]
+    made = fs.Federation.from_arrays(clients, test=(rows[:1], ["fox"])).source
+    assert (made.labels, made.y.tolist(), made.test_y.tolist()) == (("cat", "dog", "fox"), [1, 0, 2, 1], [2])
+    with pytest.raises(ValueError, match="own: test: the label 'cow' is not a training example's"):
+        fs.Federation.from_arrays(clients, test=(rows[:1], ["cow"]))
+
+
+def test_a_partition_of_ones_own_cannot_change_labels_or_owners():
+    class Merges:
+        clients = 2
+
+        def assign(self, y, rng, owner):
+            y[y == 2] = 1
+            return y % 2
+
+    iris = fs.load("iris")
+    with pytest.raises(ValueError, match="read-only"):
+        fs.Federation(iris, Merges()).draw(0)
+    assert set(iris.y) == {0, 1, 2}
+
+
 def test_clients_whose_examples_are_all_set_apart_are_named():
     few = [(np.full((1, 2), i), np.zeros(1, int)) for i in range(4)]
     many = (np.full((20, 2), 9.0), np.arange(20) % 2)
@@ -295,6 +318,19 @@ def test_numbers_to_be_learnt_and_splits_that_cannot_be_used(tmp_path):
     datasets.DatasetDict(train=train, test=test).save_to_disk(str(tmp_path / "lacking"))
     with pytest.raises(ValueError, match="the split 'test' has no column 'a', which the split 'train' has"):
         fs.load(f"hf:{tmp_path / 'lacking'}")
+    classes = [datasets.ClassLabel(names=names) for names in (["cat", "dog"], ["dog", "cat"])]
+    train, other = (
+        datasets.Dataset.from_dict(
+            {"a": [1.0, 2.0], "label": [0, 1]},
+            features=datasets.Features({"a": datasets.Value("float32"), "label": label}),
+        )
+        for label in classes
+    )
+    datasets.DatasetDict(train=train, test=other).save_to_disk(str(tmp_path / "swapped"))
+    with pytest.raises(
+        ValueError, match=r"the classes of 'label' are \['cat', 'dog'\] in the split 'train', but \['dog'"
+    ):
+        fs.load(f"hf:{tmp_path / 'swapped'}")
     datasets.DatasetDict(train=train, test=train.select([])).save_to_disk(str(tmp_path / "empty"))
     with pytest.raises(ValueError, match=r"has a split no examples\?|the split 'test' has no examples"):
         fs.load(f"hf:{tmp_path / 'empty'}")

@@ -7,22 +7,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.gpfl import GPFL
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.engine.signals import measure_clients
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, Signals
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, ExampleSignal, Signals
 from fedjax_sel.pytree import static
-from fedjax_sel.types import Batch
+from fedjax_sel.types import Batch, Context
 
 N, M, ROUNDS, EPOCHS, SEEDS = 7, 3, 5, 2, (4, 9)
 MODEL, F = 4 * 9, 2 * 2 * 3 + 3 + 2 * 2  # bytes of logistic regression, operations of a row's forward pass
@@ -297,3 +301,38 @@ def test_the_last_rounds_are_evaluated_besides_every_so_many(blobs, every, last,
 def test_no_last_round_to_evaluate_is_refused(blobs, last):
     with pytest.raises(ValueError, match=f"evaluate_last is {last}; it must be a whole number, at least 1"):
         run(experiment(blobs, Uniform(), evaluate_last=last), recipe(blobs))
+
+
+class TwoHundred(ExampleSignal):
+    """200 for examples of class 2, in eight bits, whose sum overflows."""
+
+    name: ClassVar[str] = "two_hundred"
+
+    def measure(self, logits, y):
+        return jnp.where(y == 2, 200, 0).astype(jnp.uint8)
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(examples=16)], ids=str)
+def test_small_whole_numbers_are_averaged_as_floats(blobs, layout):
+    data = Federation(blobs, partition.Dirichlet(clients=6, alpha=0.5)).draw(1)
+    task = Task.on(LogisticRegression(classes=3), blobs)
+    stored, wanted = jax.tree.map(jnp.asarray, data), {"two_hundred": TwoHundred()}
+    variables = task.init(jax.random.key(0), data.x)
+    ctx = Context(jnp.int32(0), jnp.int32(1), stored.num_examples, jnp.ones(6, bool), cohort_size=2)
+    expected = 200 * data.count_labels()[:, 2] / data.num_examples
+    for candidates in (None, jnp.arange(6)):
+        told = ctx.replace(candidates=candidates)
+        got = measure_clients(wanted, task, variables, (), stored, told, layout, key=jax.random.key(1))
+        np.testing.assert_allclose(got["two_hundred"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("selector", [Entropy(0.0), PowerOfChoice(d=20)], ids=lambda one: type(one).__name__)
+def test_clients_whose_examples_are_all_alike_tie_whatever_their_number(selector):
+    """An initial model of zeros has one loss and one entropy everywhere; sums that round by size would rank clients."""
+    rng = np.random.default_rng(0)
+    data = dataset("noise", rng.normal(size=(4000, 5)).astype(np.float32), rng.integers(0, 10, 4000), test=0.1)
+    federation = Federation(data, partition.Unequal(clients=20, spread=0.6), data_seed=0)
+    one = Experiment(Task(LogisticRegression(classes=10)), client_selection=selector, cohort_size=4, rounds=1)
+    history = simulate(one, federation, seeds=60)
+    times = np.bincount(history.selections.ravel(), minlength=20)
+    assert stats.chisquare(times).pvalue > 1e-3  # 12 each

@@ -155,6 +155,26 @@ def test_what_needs_classes_is_refused_before_anything_compiles(message):
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"loss": lambda outputs, targets: ((outputs - targets) ** 2).mean(-1)},
+            r"loss of an example changes .* of shapes \(b, 1\) and \(b,\); write outputs\[:, 0\]",
+        ),
+        ({"metrics": {"mae": lambda outputs, targets: jnp.abs(outputs - targets)}}, "'mae' of an example changes with"),
+        ({"metrics": {"rank": lambda outputs, targets: outputs[:, 0].argsort()}}, "'rank' of an example changes with"),
+    ],
+)
+def test_a_loss_or_metric_of_several_examples_is_refused_where_shapes_do_not_tell(changes, message):
+    """A user's JAX broadcasts `(b, 1)` and `(b,)`."""
+    data, task, _ = problem("continuous")
+    before = run_chunk.programs
+    with jax.numpy_rank_promotion("allow"), pytest.raises(ValueError, match=message):
+        fs.simulate(fs.Experiment(task.replace(**changes), cohort_size=3, rounds=2), data)
+    assert run_chunk.programs == before
+
+
+@pytest.mark.parametrize(
     "by_class",
     [
         fs.partition.Dirichlet(4, 0.5),

@@ -13,12 +13,14 @@ from rich.console import Console
 from fedjax_sel import catalog
 from fedjax_sel.config.components import KINDS
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
+from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard, timing
-from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, run_cell
+from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, finish, run_cell
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
 from fedjax_sel.leaderboard.selectors import VARIANTS, Competitor
+from fedjax_sel.leaderboard.tables import tabulate_remarks
 from fedjax_sel.leaderboard.tuning import TRIALS, find_best, list_trials
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
@@ -313,3 +315,15 @@ def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when
     monkeypatch.setitem(watch.times["digits"][own.label], "code", "another")
     watch.take(done, FEDERATIONS["digits"], own, bench)
     assert watch.times["digits"][own.label]["seconds"] == 2.0
+
+
+def test_cells_in_which_something_went_wrong_are_in_a_table_of_their_own(tmp_path):
+    alive = np.array([[1.0, 1.0], [1.0, 0.0]])
+    metrics = {"accuracy": np.where(alive, 0.5, np.nan), "alive": alive, f"{FAULT}twice": np.array([[2.0, 0], [1, 0]])}
+    history = History((3, 5), metrics, np.zeros((2, 2, 1), int), 4, about={"seconds": 1.0, "strategies": {}})
+    (tmp_path / "summary.json").write_text(json.dumps({"environment": {"commit": "abc"}}))
+    cell = finish("digits", "mine", history, tmp_path)
+    assert "1 of 2 seeds diverged: seed 5 in round 2; " in cell.remarks
+    assert "clients selected twice" in cell.remarks
+    table = tabulate_remarks([cell, Cell("digits", "uniform", "finished")])
+    assert table.rows == (("digits", "mine", cell.remarks),)
