@@ -249,7 +249,7 @@ def test_a_seed_that_diverges_after_the_budget_counts_with_what_it_had():
     np.testing.assert_array_equal(runs["a"][0].last("accuracy"), [0.2, 0.3])
     assert not runs["a"][0].diverged.any()
     assert not said
-    assert not limit_runs({"a": (one, CONFIG)}, read_budget("rounds=1"))[1], "a seed that ended has no evaluation to lack"
+    assert not limit_runs({"a": (one, CONFIG)}, read_budget("rounds=1"))[1], "a seed that ended lacks no evaluation"
 
 
 def test_the_first_run_spends_all_of_its_own_budget():

@@ -69,7 +69,7 @@ def load_class(what: str, name: str, base: type) -> Any:
         wanted = f"a class with the method {', '.join(methods)}"
     else:
         fits = isinstance(found, type) and issubclass(found, base)
-        wanted = f"a subclass of {base.__module__.split('.')[0]}.{base.__qualname__}"
+        wanted = "a class" if base is object else f"a subclass of {base.__module__.split('.')[0]}.{base.__qualname__}"
     if not (isinstance(found, type) and fits):
         raise ValueError(f"{what} {name} is {found!r:.80}; it must be {wanted}")
     if inspect.isabstract(found):

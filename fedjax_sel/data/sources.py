@@ -170,7 +170,8 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float, aside
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(
             f"unknown dataset {name!r}; known: {', '.join(available())}, npz:PATH (arrays in a file), tfds:NAME "
-            "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets)"
+            "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets); a table: "
+            "Federation.from_frame, on the command line mine.py:make, a function that returns a Dataset"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
     x, y = read_built_in(BUILT_IN[name])
