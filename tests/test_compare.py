@@ -82,6 +82,19 @@ def test_what_is_no_pair_is_said(config, seeds, says):
     assert any(line.startswith("2 is not compared") and line.endswith(says) for line in said)
 
 
+def test_rounds_on_a_logarithmic_axis_are_plain_numbers():
+    """Of a narrow range, matplotlib writes powers of ten, one over the other."""
+    one = history([0, 1], [0.5, 0.6])
+    figure = plot_curves({"digits, 100 @ 10 %, and a title that is far longer": {"uniform": one}}, log=True)
+    (ax,) = figure.axes
+    ax.set_xlim(2, 60)
+    figure.canvas.draw()
+    shown = [tick.get_text() for tick in ax.get_xticklabels() if 2 <= tick.get_position()[0] <= 60]
+    assert shown == ["2", "5", "10", "20", "50"]
+    assert not any(tick.get_text() for tick in ax.get_xticklabels(minor=True))
+    assert "10\N{NO-BREAK SPACE}%" in ax.get_title()
+
+
 @pytest.mark.parametrize("count", [3, 10])
 def test_every_line_is_told_apart_and_named_inside_the_picture(count):
     import matplotlib.pyplot as plt

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import heat
@@ -59,7 +60,7 @@ def plot_curves(
             history.plot(metric, x=x, label=method, ax=ax)
             named[method] = ax.lines[-1]
             ax.lines[-1].set(**look)
-        lines = textwrap.fill(title, 48)  # a panel is about 45 letters wide, or 50 small ones
+        lines = textwrap.fill(title.replace(" %", "\N{NO-BREAK SPACE}%"), 48)  # of small letters; 45 others are as wide
         ax.set_title(lines, fontsize=9 if len(title) > 40 else None)
         ax.grid(alpha=0.25)
         if xlabel:
@@ -67,7 +68,9 @@ def plot_curves(
         if ylim:
             ax.set_ylim(*ylim)
         if log:
-            ax.set_xscale("log")
+            ax.set_xscale("log", subs=[])
+            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter("{x:g}")
         if place % columns:
             ax.set_ylabel("")
         if place + columns < len(panels):
