@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import heat
@@ -68,7 +68,8 @@ def plot_curves(
         if ylim:
             ax.set_ylim(*ylim)
         if log:
-            ax.set_xscale("log", subs=[])
+            ax.set_xscale("log")
+            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             ax.xaxis.set_major_formatter("{x:g}")
         if place % columns:

@@ -152,6 +152,15 @@ SAMPLES = [
         rounds=30,
     ),
     Sample(
+        "lefl-medium",
+        ("CIFAR-10 (10,000 examples), ResNet-20, 100 @ 10 % (LEFL's rate)", "SCAFFOLD"),
+        "rounds_to_0.3",
+        lambda history: rounds_to(history["accuracy"], 0.3),
+        tolerance=4,
+        seeds=1,
+        rounds=12,
+    ),
+    Sample(
         "fedft_eds-small",
         ("CIFAR-10, few clients, α = 0.1", "FedAvg w/o pretraining"),
         "best_accuracy",
@@ -300,7 +309,7 @@ PAGES = {
     "device-heuristic": ("device_heuristic-small",),
     "fedft-eds": ("fedft_eds-medium",),
     "gpfl": ("gpfl-small", "gpfl-medium"),
-    "lefl": ("lefl-small",),
+    "lefl": ("lefl-small", "lefl-medium"),
 }
 """The results that each page tells."""
 
