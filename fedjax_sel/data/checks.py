@@ -52,12 +52,12 @@ def check_examples(
     given, x = x, convert_examples(what, x)
     if like is None and given.dtype.kind == "f" and given.dtype.itemsize > 4:
         check_precision(f"{what} examples", given)
+    if like is not None and x.dtype != like.dtype:  # first, as images of 8 bits without an axis of channels get one
+        raise ValueError(f"{what} examples are {x.dtype}, training examples {like.dtype}; they must be alike")
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
             f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
         )
-    if like is not None and x.dtype != like.dtype:
-        raise ValueError(f"{what} examples are {x.dtype}, training examples {like.dtype}; they must be alike")
     return x, y
 
 

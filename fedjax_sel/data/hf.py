@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def hf_dataset(
     known = np.asarray(splits["train"][label])
     words = np.unique(known) if known.dtype.kind in "US" and targets == "classes" else None
     x, y, kept = read_split(name, splits["train"], label, examples, words, targets)
-    return dataset(
+    made = dataset(
         name,
         x,
         y,
@@ -86,6 +87,8 @@ def hf_dataset(
         seed=seed,
         targets=targets,
     )
+    names = getattr(columns[label], "names", None) if words is None else words.tolist()
+    return replace(made, labels=None if names is None or targets != "classes" else tuple(names))
 
 
 def open_splits(name: str) -> dict[str, Any]:

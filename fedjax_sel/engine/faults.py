@@ -301,7 +301,8 @@ def say_unweighted(seeds: list[int], of: int) -> str:
     'all updates had the weight 0 in every round of seed 1: nothing was merged'
     """
     where = name_seeds(seeds, of)
-    return f"all updates had the weight 0 in every round of {where}: nothing was merged; see the weights of `select`"
+    causes = "the weights of `select`, and whom `accept` takes"
+    return f"all updates had the weight 0 in every round of {where}: nothing was merged; see {causes}"
 
 
 def name_seeds(seeds: list[int], of: int) -> str:

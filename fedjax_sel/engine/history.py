@@ -164,6 +164,7 @@ class History:
           The axes.
         """
         import matplotlib.pyplot as plt  # imported late: it takes a second, which runs without figures save
+        from matplotlib.ticker import MaxNLocator
 
         metric = self.headline if metric is None else metric
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
@@ -176,6 +177,8 @@ class History:
         low, middle, high = quantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
         (line,) = ax.plot(across[shown], middle, label=label)
         ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        if x == "round" and isinstance(ticks := ax.xaxis.get_major_locator(), MaxNLocator):
+            ticks.set_params(integer=True)
         ax.set(xlabel="round" if x == "round" else " + ".join(names).replace("_", " "), ylabel=metric.replace("_", " "))
         return ax
 

@@ -327,6 +327,8 @@ def test_numbers_to_be_learnt_and_splits_that_cannot_be_used(tmp_path):
         for label in classes
     )
     datasets.DatasetDict(train=train, test=other).save_to_disk(str(tmp_path / "swapped"))
+    datasets.DatasetDict(train=train, test=train).save_to_disk(str(tmp_path / "named"))
+    assert fs.load(f"hf:{tmp_path / 'named'}").labels == ("cat", "dog")
     with pytest.raises(
         ValueError, match=r"the classes of 'label' are \['cat', 'dog'\] in the split 'train', but \['dog'"
     ):
@@ -341,6 +343,7 @@ def test_labels_that_are_texts_are_numbered_and_owners_are_those_of_labelled_row
     made = fs.load(f"hf:{tmp_path / 'texts'}")
     np.testing.assert_array_equal(made.y, [1, 2, 1, 0])
     np.testing.assert_array_equal(made.test_y, [1, 2])
+    assert made.labels == ("maybe", "no", "yes")
     columns = {"a": [1.0, 2.0, 3.0, 4.0], "label": [0, -1, 1, 0], "writer_id": ["v", "u", "u", "v"]}
     save(tmp_path / "partly", columns)
     made = fs.load(f"hf:{tmp_path / 'partly'}", test=0.0)

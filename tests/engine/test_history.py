@@ -122,6 +122,8 @@ def test_rounds_are_those_that_were_run(history):
 
 def test_a_plot_is_a_line_of_medians_and_a_band_over_the_evaluated_rounds(history, axes):
     assert history.plot(ax=axes, label="mine") is axes
+    axes.set_xlim(0.5, 4.5)
+    assert all(float(tick).is_integer() for tick in axes.get_xticks()), "there is no half round"
     (line,), (band,) = axes.lines, axes.collections
     np.testing.assert_array_equal(line.get_xdata(), [2, 4])
     np.testing.assert_allclose(line.get_ydata(), [0.55, 0.8], rtol=1e-6)
