@@ -1723,6 +1723,17 @@ def test_a_run_in_which_no_update_has_a_weight_says_so(names):
     assert not history["idle"].any()
 
 
+def test_a_run_in_which_training_changes_nothing_says_so(names):
+    """The number of mistakes has no gradient."""
+    mistakes = fs.Task(models.LogisticRegression(3), loss=lambda outputs, y: (outputs.argmax(-1) != y).astype(float))
+    _, found, said = idle_run(names, task=mistakes)
+    (line,) = said
+    assert line.startswith("the loss is the same after every evaluated round of all seeds: see whether the loss has")
+    assert found["unmoved"] == {"seeds": [0, 1], "of": 2}
+    assert line in build_table("unmoved", found).caption
+    assert "unmoved" not in idle_run(names)[1]
+
+
 def test_a_client_that_does_not_exist_is_no_selection(names):
     with pytest.warns(UserWarning, match="2 selected clients that do not exist"):
         history = names["run"](**strategy(fs.ClientSelector, chosen(1, 8, 2)))

@@ -305,6 +305,33 @@ def say_unweighted(seeds: list[int], of: int) -> str:
     return f"all updates had the weight 0 in every round of {where}: nothing was merged; see {causes}"
 
 
+def find_unmoved(history: History) -> list[int]:
+    """Returns the seeds in which updates were merged, but the loss on the test examples was the same to the bit.
+
+    It takes two evaluations to say so. Seeds that diverged, never trained or had no weight are left out, as they say so
+    themselves.
+    """
+    if not {"loss", "training_loss"} <= history.metrics.keys():
+        return []
+    said = {*find_untrained(history), *find_unweighted(history)}
+    out = []
+    for seed, losses, ended in zip(history.seeds, history["loss"], history.diverged, strict=True):
+        known = losses[~np.isnan(losses)]
+        if len(known) > 1 and not ended and int(seed) not in said and (known == known[0]).all():
+            out.append(int(seed))
+    return out
+
+
+def say_unmoved(seeds: list[int], of: int) -> str:
+    """Returns one line of text that says that training changed nothing.
+
+    >>> say_unmoved([1], 2).split(":")[0]
+    'the loss is the same after every evaluated round of seed 1'
+    """
+    causes = "whether the loss has a gradient, the learning rate, frozen parts"
+    return f"the loss is the same after every evaluated round of {name_seeds(seeds, of)}: see {causes}"
+
+
 def name_seeds(seeds: list[int], of: int) -> str:
     """Names seeds in words, all of them together as such."""
     return "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
@@ -326,5 +353,7 @@ def warn_of_faults(history: History, *, alone: bool) -> None:
         lines.append(say_untrained(untrained, len(history.seeds)))
     if unweighted := find_unweighted(history):
         lines.append(say_unweighted(unweighted, len(history.seeds)))
+    if unmoved := find_unmoved(history):
+        lines.append(say_unmoved(unmoved, len(history.seeds)))
     for line in lines:
         warnings.warn(line, stacklevel=4)

@@ -14,11 +14,13 @@ from fedjax_sel.engine.faults import (
     find_diverged,
     find_faults,
     find_lost,
+    find_unmoved,
     find_untrained,
     find_unweighted,
     say_diverged,
     say_fault,
     say_lost,
+    say_unmoved,
     say_untrained,
     say_unweighted,
 )
@@ -39,9 +41,9 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     the clients have devices, are simulated totals. These exist only if there are any: `left_out` counts updates that
     were not finite, `idle` rounds in which no client trained; `faults` lists invalid results of strategies
     (`engine.faults.find_faults`), `untrained` the seeds in which no client ever trained,
-    `unweighted` those in which no update ever had a weight. Seeds that diverged are in
-    `per_seed`, but not in the means; `diverged`, if there are any, has their `seeds`, the `rounds` in which they ended,
-    and the total number of seeds, `of`.
+    `unweighted` those in which no update ever had a weight, `unmoved` those whose loss never changed. Seeds that
+    diverged are in `per_seed`, but not in the means; `diverged`, if there are any, has their `seeds`, the `rounds` in
+    which they ended, and the total number of seeds, `of`.
     """
     diverged = history.diverged
     values = {
@@ -70,6 +72,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
     if unweighted := find_unweighted(history):
         found["unweighted"] = {"seeds": unweighted, "of": len(history.seeds)}
+    if unmoved := find_unmoved(history):
+        found["unmoved"] = {"seeds": unmoved, "of": len(history.seeds)}
     if lost := find_lost(history):
         found["lost"] = lost
     return found
@@ -107,6 +111,7 @@ def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         *([say_diverged(found["diverged"])] if "diverged" in found else []),
         *([say_untrained(**found["untrained"])] if "untrained" in found else []),
         *([say_unweighted(**found["unweighted"])] if "unweighted" in found else []),
+        *([say_unmoved(**found["unmoved"])] if "unmoved" in found else []),
         *([say_lost(**found["lost"])] if "lost" in found else []),
         *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
     ]
