@@ -80,7 +80,7 @@ def compare(
         histories = [history for history, _ in read.values()]
         if budget is not None:  # rounds that all seeds can afford
             histories = [keep_common_rounds(history, metric) for history in histories]
-            lines = [f"{line}; within {budget.name} of run 1" for line in lines]
+            lines = [f"{line}; within {100 * budget.share:g} % of run 1's {budget.kind}" for line in lines]
         write_figure(figure, plot_comparison(dict(zip(lines, histories, strict=True)), metric))
         console.print(f"The figure is {figure}", soft_wrap=True)
 

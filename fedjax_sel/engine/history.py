@@ -175,7 +175,7 @@ class History:
         values = np.asarray(self[metric], np.float64)[kept][:, shown]
         quantile = np.nanquantile if np.isnan(values).any() else np.quantile  # a hundred times as fast
         low, middle, high = quantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
-        (line,) = ax.plot(across[shown], middle, label=label)
+        (line,) = ax.plot(across[shown], middle, label=label, marker="o" if shown.sum() == 1 else None)
         ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         if x == "round" and isinstance(ticks := ax.xaxis.get_major_locator(), MaxNLocator):
             ticks.set_params(integer=True)

@@ -120,6 +120,14 @@ def test_rounds_are_those_that_were_run(history):
     assert history.rounds == 4
 
 
+def test_a_round_alone_is_a_point_that_is_seen(history, axes):
+    once = np.where(np.arange(4) == 1, history["accuracy"], np.nan)
+    dataclasses.replace(history, metrics={**history.metrics, "accuracy": once}).plot(ax=axes)
+    assert axes.lines[-1].get_marker() == "o"
+    history.plot(ax=axes)
+    assert axes.lines[-1].get_marker() in ("None", None)
+
+
 def test_a_plot_is_a_line_of_medians_and_a_band_over_the_evaluated_rounds(history, axes):
     assert history.plot(ax=axes, label="mine") is axes
     axes.set_xlim(0.5, 4.5)
