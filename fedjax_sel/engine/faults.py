@@ -308,17 +308,17 @@ def say_unweighted(seeds: list[int], of: int) -> str:
 def find_unmoved(history: History) -> list[int]:
     """Returns the seeds in which updates were merged, but the loss on the test examples was the same to the bit.
 
-    It takes two evaluations to say so. Seeds that diverged, never trained or had no weight are left out, as they say so
-    themselves.
+    Updates must have been merged in two rounds at least between the first evaluation and the last. Seeds that diverged
+    are left out, as they say so themselves.
     """
     if not {"loss", "training_loss"} <= history.metrics.keys():
         return []
-    said = {*find_untrained(history), *find_unweighted(history)}
     out = []
-    for seed, losses, ended in zip(history.seeds, history["loss"], history.diverged, strict=True):
-        known = losses[~np.isnan(losses)]
-        if len(known) > 1 and not ended and int(seed) not in said and (known == known[0]).all():
-            out.append(int(seed))
+    for i, seed in enumerate(history.seeds):
+        losses, rounds = history["loss"][i], np.flatnonzero(~np.isnan(history["loss"][i]))
+        if len(rounds) > 1 and not history.diverged[i] and (losses[rounds] == losses[rounds[0]]).all():
+            merged = ~np.isnan(history["training_loss"][i, rounds[0] + 1 : rounds[-1] + 1])
+            out += [int(seed)] if merged.sum() > 1 else []
     return out
 
 
