@@ -93,25 +93,19 @@ def guard_round(
 def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, ""]) -> RoundRecord:
     """Removes the quality from the record of a seed that is no longer `alive`; everything if it had ended before."""
 
-    def hide(value, shown, otherwise: float | int = 0):
-        return choose(shown, value, jnp.full_like(value, otherwise))
+    def hide(values: Any, shown: Bool[Array, ""], otherwise: float | int = 0) -> Any:
+        return choose(shown, values, jax.tree.map(lambda value: jnp.full_like(value, otherwise), values))
 
-    counted: Any = jax.tree.map(lambda value: hide(value, began), (record.ledger, record.probe))
-    quality: Any = jax.tree.map(
-        lambda value: hide(value, alive, jnp.nan), (record.accuracy, record.metrics, record.clients)
-    )
-    return RoundRecord(
-        accuracy=quality[0],
-        loss=hide(record.loss, alive, jnp.nan),
-        training_loss=hide(record.training_loss, alive, jnp.nan),
+    quality = ("accuracy", "loss", "training_loss", "metrics", "clients")
+    return replace(
+        record,
+        **{name: hide(getattr(record, name), alive, jnp.nan) for name in quality},
         client=hide(record.client, began, PAD_CLIENT),
-        ledger=counted[0],
-        probe=counted[1],
+        ledger=hide(record.ledger, began),
+        probe=hide(record.probe, began),
         alive=alive,
         faults=None if record.faults is None else hide_faults(record.faults, began, alive),
         idle=None if record.idle is None else record.idle & alive,
-        metrics=quality[1],
-        clients=quality[2],
     )
 
 
