@@ -216,7 +216,7 @@ def measure_candidates(
 
     clients = locate_examples(data, candidates, holdout=holdout)
     start, count = clients
-    some = data.batch(take(data.order, start[:1]), jnp.ones(1, bool))
+    some = data.batch(take(data.order, start), count > 0)  # one of each client: an outlier is not nearest to 0
     first = widen(measure_examples(signals, task, variables, some.x, some.y))
     base = {name: find_base(value) for name, value in first.items()}
     like = jax.eval_shape(add_up, (start[0], count[0]), jnp.arange(size))
@@ -272,12 +272,14 @@ def average_by_client(
 
 
 def find_base(value: Shaped[Array, "n ..."]) -> Shaped[Array, "1 ..."]:
-    """Returns the first value, or 0 in place of a number that is not finite, from which the others differ little.
+    """Returns the number from the smallest to the largest value that is nearest to 0; 0 if it is not finite.
 
-    Values are added up as differences from it. Thus clients whose examples all have the same value have the same mean,
-    to the bit, and tie; and rounding does not grow with the number of examples, which are added one after the other.
+    Values are added up as differences from it, which are no larger than twice a value and so lose no digits. Thus
+    clients whose examples all have the same value have the same mean, to the bit, and tie; and rounding, which grows
+    with the number of examples, as they are added one after the other, has less to grow from.
     """
-    return jnp.where(jnp.isfinite(value[:1]), value[:1], 0)
+    base = jnp.clip(0, value.min(0, keepdims=True), value.max(0, keepdims=True))
+    return jnp.where(jnp.isfinite(base), base, 0)
 
 
 def sum_by_client(

@@ -336,3 +336,27 @@ def test_clients_whose_examples_are_all_alike_tie_whatever_their_number(selector
     history = simulate(one, federation, seeds=60)
     times = np.bincount(history.selections.ravel(), minlength=20)
     assert stats.chisquare(times).pvalue > 1e-3  # 12 each
+
+
+class Outlier(ExampleSignal):
+    """10⁸ for examples of class 0, else their class."""
+
+    name: ClassVar[str] = "outlier"
+
+    def measure(self, logits, y):
+        return jnp.where(y == 0, 1e8, y.astype(jnp.float32))
+
+
+@pytest.mark.parametrize("candidates", [None, range(5)])
+@pytest.mark.parametrize("sizes", [(20, 20, 20, 20, 20), (2, 3, 90, 3, 2)], ids=["flat", "in blocks"])
+def test_outliers_of_the_first_client_cost_the_others_no_digits(sizes, candidates):
+    owner = np.repeat(np.arange(5), sizes)
+    y = np.where(owner == 0, 0, 1 + np.arange(100) % 2)
+    rows = dataset("rows", np.zeros((100, 2), np.float32), y, test=(np.zeros((2, 2), np.float32), y[:2]), owner=owner)
+    data = Federation(rows, partition.Natural()).draw(0)
+    task, stored = Task(LogisticRegression(classes=3)), jax.tree.map(jnp.asarray, data)
+    ctx = Context(jnp.int32(0), jnp.int32(1), stored.num_examples, jnp.ones(5, bool), cohort_size=2)
+    ctx = ctx.replace(candidates=None if candidates is None else jnp.array(candidates))
+    wanted, variables, layout = {"outlier": Outlier()}, task.init(jax.random.key(0), data.x), Layout(examples=8)
+    got = measure_clients(wanted, task, variables, (), stored, ctx, layout, key=jax.random.key(1))["outlier"]
+    np.testing.assert_allclose(got[1:], [y[owner == i].mean() for i in range(1, 5)], rtol=1e-6)
