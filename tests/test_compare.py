@@ -217,7 +217,7 @@ def test_an_evaluation_that_lags_behind_the_budget_is_said():
     np.testing.assert_array_equal(runs["b"][0].last("accuracy"), [0.4, 0.7])
     assert not list(list_intervals({"a": (first, CONFIG), "b": (first, CONFIG)}))
     (line,) = list_intervals({"a": (first, CONFIG), "b": (third, {**CONFIG, "evaluate_every": 3})})
-    assert line.startswith("evaluated at different intervals (1 every 1 rounds, 2 every 3 rounds)")
+    assert line.startswith("evaluated at different intervals of rounds (1 every 1, 2 every 3)")
 
 
 def test_at_one_budget_runs_may_have_different_numbers_of_rounds():

@@ -62,10 +62,9 @@ def compare(
     lines = list(comparison.list_runs(read))
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
-    if budget is not None:
-        share = f"{100 * budget.share:g} % of its rounds"
-        line = f"all at one budget of {budget.kind}: what run 1 spends in {share}, seed by seed"
-        console.print(line, soft_wrap=True, highlight=False)
+    limit = "" if budget is None else f"{budget.kind}: what run 1 spends in {100 * budget.share:g} % of its rounds"
+    if limit:
+        console.print(f"all at one budget of {limit}, seed by seed", soft_wrap=True, highlight=False)
     for line in (*comparison.list_faults(read), *comparison.list_intervals(read), *limited):
         console.print(line, style="yellow", soft_wrap=True, highlight=False)
     print_wide(comparison.compare_runs(read, metric, target))
@@ -78,9 +77,9 @@ def compare(
         from fedjax_sel.report.figures import plot_comparison
 
         histories = [history for history, _ in read.values()]
-        if budget is not None:  # rounds that all seeds can afford
+        if limit:  # rounds that all seeds can afford
             histories = [keep_common_rounds(history, metric) for history in histories]
-            lines = [f"{line}; within {100 * budget.share:g} % of run 1's {budget.kind}" for line in lines]
+            lines = [f"{line}; budget of {limit}" for line in lines]
         write_figure(figure, plot_comparison(dict(zip(lines, histories, strict=True)), metric))
         console.print(f"The figure is {figure}", soft_wrap=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int, Shaped
 
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.pytree import is_whole
@@ -238,6 +239,23 @@ def is_missing(value: object) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and value != value
+
+
+def number_labels(
+    name: str, labels: Any, values: Shaped[np.ndarray, "C"], where: str = "test or validation"
+) -> Int[np.ndarray, "n"]:
+    """Returns the number of each label among the sorted values of the training examples.
+
+    Raises:
+      ValueError: one is not among them.
+
+    >>> number_labels("toy", ["dog", "cat"], np.array(["cat", "dog", "fox"]))
+    array([1, 0])
+    """
+    labels = np.asarray(labels)
+    if unknown := set(labels.tolist()) - set(values.tolist()):
+        raise ValueError(f"{name}: the label {min(unknown)!r} is in the {where} examples only")
+    return np.searchsorted(values, labels)
 
 
 def list_values(what: str, column: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_sel.data.checks import number_labels
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.pytree import show
 
@@ -170,9 +171,7 @@ def read_split(
             + (", or -1 to leave the row out" if targets == "classes" else ", or leave the row out (filter)")
         )
     if words is not None:
-        if unknown := set(y) - set(words):
-            raise ValueError(f"hf:{name}: the label {min(unknown).item()!r} is in the test examples only")
-        y = np.searchsorted(words, y)
+        y = number_labels(f"hf:{name}", y, words, "test")
     wide = {"dtype": np.float64} if any(holds_doubles(split.features[column]) for column in examples) else {}
     table = split.select_columns(examples).with_format("numpy", **wide)[:]  # by default as float32
     columns = [np.asarray(table[column]) for column in examples]

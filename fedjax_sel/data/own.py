@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.data.checks import list_values
+from fedjax_sel.data.checks import list_values, number_labels
 from fedjax_sel.data.dataset import Dataset, Pair, dataset
 from fedjax_sel.pytree import is_real, show
 
@@ -89,19 +89,12 @@ def from_arrays(
         values = np.unique(y)
         y, labels = np.searchsorted(values, y), tuple(values.tolist())
         test, validation = (
-            (part[0], number_names(f"{name}: {kind}", part[1], values)) if isinstance(part, tuple | list) else part
-            for kind, part in (("test", test), ("validation", validation))
+            (part[0], number_labels(name, part[1], values)) if isinstance(part, tuple | list) else part
+            for part in (test, validation)
         )
     given = {"classes": classes, "seed": seed, "targets": targets}
     made = dataset(name, x, y, test=test, validation=validation, owner=owner, **given)
     return replace(made, owners=tuple(named[number][0] for number in made.owners or ()), labels=labels)
-
-
-def number_names(what: str, y: Any, values: np.ndarray) -> np.ndarray:
-    """Returns the number of each label among the sorted `values`; raises `ValueError` for one that is not there."""
-    if len(unknown := np.setdiff1d(y, values)):
-        raise ValueError(f"{what}: the label {str(unknown[0])!r} is not a training example's")
-    return np.searchsorted(values, np.asarray(y))
 
 
 def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -201,9 +194,7 @@ def from_frame(
         y = part[label].to_numpy()
         if numbered:
             return x, y
-        if unknown := set(y) - set(values):
-            raise ValueError(f"{name}: the label {min(unknown)!r} is in the test or validation examples only")
-        return x, np.searchsorted(values, y)
+        return x, number_labels(name, y, values)
 
     apart: Any = {"test": test, "validation": validation}
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}

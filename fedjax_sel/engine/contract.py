@@ -219,13 +219,14 @@ def check_fields(name: str, strategy: Any) -> None:
       strategy: the strategy.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(strategy):
+        field = jax.tree_util.keystr(path, simple=True, separator=".")
+        where = f"{name}: {type(strategy).__name__}: {field}"
         if not (is_numeric(leaf) or is_key(leaf)):
-            field = jax.tree_util.keystr(path, simple=True, separator=".")
             raise ValueError(
-                f"{name}: {type(strategy).__name__}: {field} is {show_value(leaf)}; it must be a number or an array, "
+                f"{where} is {show_value(leaf)}; it must be a number or an array, "
                 f"as only a static field ({field}: ... = fs.static(default=...)) may be anything else"
             )
-        check_bits(f"{name}: {type(strategy).__name__}: {jax.tree_util.keystr(path, simple=True, separator='.')}", leaf)
+        check_bits(where, leaf)
 
 
 def check_aggregator(aggregator: Aggregator) -> None:

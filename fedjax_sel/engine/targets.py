@@ -88,8 +88,7 @@ def check_each_alone(task: Task, data: FederatedData) -> None:
     So does `outputs - targets` of shapes `(b, 1)` and `(b,)`, which is `(b, b)`: its mean has one number an example,
     and they are wrong.
     """
-    parts = {"loss": task.loss, **{f"metric {name!r}": metric for name, metric in task.metrics.items()}}
-    own = [what for what, part in parts.items() if is_own(part)]
+    own = [name for name, part in {**task.metrics, "loss": task.loss}.items() if is_own(part)]
     if not own or not len(data.test_y):  # the lack of which is an error of its own
         return
     rng, targets = np.random.default_rng(0), np.asarray(data.test_y)[:1000]
@@ -98,8 +97,8 @@ def check_each_alone(task: Task, data: FederatedData) -> None:
     others = np.flatnonzero((targets != targets[0]).reshape(len(targets), -1).any(1))
     same, other = np.zeros(3, int), np.array([0, 0, others[0] if others.size else 0])
     before, after = (measure_examples(task, x, targets[rows]) for x, rows in ((outputs, same), (changed, other)))
-    for what in own:
-        name = what.removeprefix("metric ").strip("'")
+    for name in own:
+        what = name if name == "loss" else f"metric {name!r}"
         for a, b in zip(jax.tree.leaves(before[name]), jax.tree.leaves(after[name]), strict=True):
             if not np.allclose(a[:2], b[:2], rtol=1e-4, atol=1e-6, equal_nan=True):
                 raise ValueError(

@@ -16,13 +16,13 @@ from fedjax_sel.config import Config, build, resolve
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
 from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.faults import find_diverged, find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics.labels import label_shares
 from fedjax_sel.mistakes import OwnCodeError
+from fedjax_sel.report.summary import list_remarks, summarize
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute, say_on
 from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
@@ -57,7 +57,7 @@ class Cell:
       history: the history of a finished cell; None: only its numbers are known.
       commit: the commit that ran it; None: it was not run from a checkout.
       seconds: the seconds that it ran.
-      remarks: seeds that diverged, and invalid values that the selector returned; empty if there were none.
+      remarks: what went wrong in it (`report.summary.list_remarks`), such as seeds that diverged; empty: nothing.
     """
 
     federation: str
@@ -251,8 +251,6 @@ def run_cell(
 
 def finish(federation: str, selector: str, history: History, place: Path) -> Cell:
     """Returns the cell of a finished run in a folder."""
-    ended = find_diverged(history)
-    remarks = [*([say_diverged(ended)] if ended else []), *map(say_fault, find_faults(history))]
     return Cell(
         federation,
         selector,
@@ -260,7 +258,7 @@ def finish(federation: str, selector: str, history: History, place: Path) -> Cel
         history=history,
         commit=layout.read_commit(place),
         seconds=history.about["seconds"],
-        remarks="; ".join(remarks),
+        remarks="; ".join(list_remarks(summarize(history))),
     )
 
 

@@ -335,7 +335,7 @@ def show_mean(values: pd.DataFrame, name: str) -> str:
 
 
 def tabulate_remarks(cells: Sequence[Cell]) -> Table:
-    """Returns the finished cells in which seeds diverged or the selector returned invalid values."""
+    """Returns the finished cells in which something went wrong, and what."""
     rows = tuple((cell.federation, cell.selector, cell.remarks) for cell in cells if cell.remarks)
     return Table("Cells in which something went wrong", ("federation", "selector", "what"), rows)
 

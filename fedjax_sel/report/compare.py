@@ -193,10 +193,10 @@ def list_intervals(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """Yields a line if runs are evaluated at different intervals, which shifts what they have reached, and when."""
     every = [config.get("evaluate_every", 1) for _, config in runs.values()]
     if len(set(every)) > 1:
-        shown = ", ".join(f"{number} every {one} rounds" for number, one in enumerate(every, start=1))
+        shown = ", ".join(f"{number} every {one}" for number, one in enumerate(every, start=1))
         yield (
-            f"evaluated at different intervals ({shown}): when a target is reached, and what is reached within a "
-            "budget, is known to an interval only"
+            f"evaluated at different intervals of rounds ({shown}): when a target is reached, and what is reached within "
+            "a budget, is known to an interval only"
         )
 
 

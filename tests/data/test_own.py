@@ -49,7 +49,7 @@ def test_labels_that_are_texts_are_numbered_over_all_clients_together():
     clients = [(rows[:2], ["dog", "cat"]), (rows[2:], np.array(["fox", "dog"]))]
     made = fs.Federation.from_arrays(clients, test=(rows[:1], ["fox"])).source
     assert (made.labels, made.y.tolist(), made.test_y.tolist()) == (("cat", "dog", "fox"), [1, 0, 2, 1], [2])
-    with pytest.raises(ValueError, match="own: test: the label 'cow' is not a training example's"):
+    with pytest.raises(ValueError, match="own: the label 'cow' is in the test or validation examples only"):
         fs.Federation.from_arrays(clients, test=(rows[:1], ["cow"]))
 
 

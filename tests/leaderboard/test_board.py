@@ -13,7 +13,7 @@ from rich.console import Console
 from fedjax_sel import catalog
 from fedjax_sel.config.components import KINDS
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
-from fedjax_sel.engine.history import FAULT, History
+from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard, timing
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, finish, run_cell
@@ -319,7 +319,9 @@ def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when
 
 def test_cells_in_which_something_went_wrong_are_in_a_table_of_their_own(tmp_path):
     alive = np.array([[1.0, 1.0], [1.0, 0.0]])
-    metrics = {"accuracy": np.where(alive, 0.5, np.nan), "alive": alive, f"{FAULT}twice": np.array([[2.0, 0], [1, 0]])}
+    spent = {name: np.zeros((2, 2)) for name in (*TOTALS["bytes"], *TOTALS["flops"])}
+    quality = {name: np.where(alive, 0.5, np.nan) for name in ("accuracy", "loss")}
+    metrics = {**spent, **quality, "alive": alive, f"{FAULT}twice": np.array([[2.0, 0], [1, 0]])}
     history = History((3, 5), metrics, np.zeros((2, 2, 1), int), 4, about={"seconds": 1.0, "strategies": {}})
     (tmp_path / "summary.json").write_text(json.dumps({"environment": {"commit": "abc"}}))
     cell = finish("digits", "mine", history, tmp_path)
