@@ -195,8 +195,8 @@ def list_intervals(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     if len(set(every)) > 1:
         shown = ", ".join(f"{number} every {one}" for number, one in enumerate(every, start=1))
         yield (
-            f"evaluated at different intervals of rounds ({shown}): when a target is reached, and what is reached within "
-            "a budget, is known to an interval only"
+            f"evaluated at different intervals of rounds ({shown}): when a target is reached, and what is "
+            "reached within a budget, is known to an interval only"
         )
 
 
