@@ -27,6 +27,7 @@ and the state second; the same key gives the same decision.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -318,6 +319,9 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
             f"{type(signal).__name__} has no name; set it in the class, or give one, as in "
             f"Signals({moment}={{'my_signal': {type(signal).__name__}()}})"
         )
+    if not str(name).isidentifier():
+        valid = re.sub(r"\W", "_", str(name))
+        raise ValueError(f"signal {name!r}: methods get its value as an argument of this name; call it {valid!r}")
     if moment == "trained" and isinstance(signal, UpdateSignal) and signal.reference == "aggregate":
         raise ValueError(
             f"signal {name!r} compares an update with the aggregate, which is not known before the merge; "

@@ -57,7 +57,7 @@ BYTES = 4
 PAD_CLIENT = -1
 """The client number in the empty slots of a cohort with fewer than `m` members."""
 
-NOBODY = np.iinfo(np.int32).max
+DROPPED = np.iinfo(np.int32).max
 """The index that empty slots write to: beyond the end of every array, so that `mode="drop"` writes nothing."""
 
 
@@ -176,12 +176,12 @@ class Cohort(Pytree):
     @property
     def selected(self) -> Int[Array, "m"]:
         """The selected clients as indices: `numbers.at[cohort.selected].set(..., mode="drop")` skips empty slots."""
-        return jnp.where(self.client >= 0, self.client, NOBODY)
+        return jnp.where(self.client >= 0, self.client, DROPPED)
 
     @property
     def returned(self) -> Int[Array, "m"]:
         """The clients whose update came back, as indices like `selected`; before training, all selected clients."""
-        return jnp.where(self.mask, self.client, NOBODY)
+        return jnp.where(self.mask, self.client, DROPPED)
 
 
 class Updates(Pytree):

@@ -33,8 +33,10 @@ from fedjax_sel.aggregation.krum import Krum
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
+from fedjax_sel.callbacks.table import Table
 from fedjax_sel.catalog import list_notes
 from fedjax_sel.cli import main
+from fedjax_sel.client_selection import CriticalFL
 from fedjax_sel.client_selection._ops import epsilon_greedy_m, gumbel_m, top_m, uniform_m
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.oort import Oort
@@ -52,6 +54,7 @@ from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.privacy import epsilon_of
+from fedjax_sel.local_training import Alternating
 from fedjax_sel.local_training._schedule import Cosine, Exponential, Steps
 from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
@@ -110,6 +113,38 @@ class Sized(fs.ClientSelector):
     """Wants an array where programs are compared."""
 
     sizes: object = fs.static(default=None)
+
+    def select(self, key, state, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+
+class Turned(fs.DataSelector):
+    """Calls a signal as the engine calls something else."""
+
+    uses_turn = True
+
+    def signals(self):
+        return {"turn": fs.signals.Loss()}
+
+    def select(self, key, state, valid, *, turn):
+        return valid
+
+
+class Partial(fs.DataSelector):
+    """Chooses among all examples by a signal of some."""
+
+    def signals(self):
+        return {"minibatch_loss": fs.signals.MinibatchLoss(32)}
+
+    def select(self, key, state, valid, *, minibatch_loss):
+        return valid
+
+
+class Deaf(fs.ClientSelector):
+    """Does not take the signal that it asks for."""
+
+    def signals(self):
+        return fs.Signals(before=[fs.signals.Loss()])
 
     def select(self, key, state, ctx):
         return uniform_m(key, ctx.available, ctx.m)
@@ -440,6 +475,33 @@ REFUSED: list[tuple[str, str]] = [
     (
         "Sized(sizes=np.ones(2))",
         "Sized: sizes is array([1., 1.]); a static field cannot hold an array, as programs are",
+    ),
+    (
+        "Sized(sizes={'a': 1})",
+        "Sized: sizes is {'a': 1}; a static field cannot hold a dict, as programs are compared by",
+    ),
+    (
+        "Signals(before={'my.loss': signals.Loss()})",
+        "signal 'my.loss': methods get its value as an argument of this na",
+    ),
+    ("run(data_selection=Turned())", "Turned has a signal 'turn', and uses_turn gives it another value of this name"),
+    ("run(data_selection=Partial())", "Partial wants minibatch_loss, which looks at a part of a client's examples; a "),
+    (
+        "run(client_selection=CriticalFL(Deaf(), smallest=1))",
+        "Deaf.select cannot be called as it is declared (got an unexpected keyword argument 'loss')",
+    ),
+    (
+        "run(task=task.replace(personal=('kernel',)), local_training=Alternating(SGD(steps=10**9, batch_size=4096)))",
+        "examples forward and backward in a round, and counts of examples are below 2^31; lower cohort_size, or",
+    ),
+    (
+        "from_frame(pd.DataFrame(X), label='1', client=None)",
+        "there is no column '1', but there is 1 (int); give its name as the table has it",
+    ),
+    ("from_frame(pd.DataFrame(X), label=7, client=None)", "unknown column of table: '7'. There are: 0, 1"),
+    (
+        "fs.sweep([experiment, experiment], federation, seeds=2, callbacks=[Table()])",
+        "callbacks.table keeps one curve for each seed, but this is the history of several experiments",
     ),
     ("run(task=fs.Task(Pair()))", "task: Pair returns a tuple; it must return one array, a row for each example"),
     ("run(task=fs.Task(Nothing()))", "task: Nothing returns nothing; it must return one array, a row for each example"),

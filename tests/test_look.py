@@ -23,6 +23,7 @@ from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.engine.history import History
 from fedjax_sel.report import doctor
 from fedjax_sel.report.doctor import examine_folder, list_caches
+from fedjax_sel.report.explain import tell_cost
 from fedjax_sel.report.page import Page, draw_selections
 from fedjax_sel.report.quantities import format_about
 from fedjax_sel.runs import layout
@@ -183,7 +184,39 @@ def test_a_component_is_explained_by_what_its_class_declares():
     for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(). A client pays", "2010.01243"):
         assert part in said
     assert "schedule: str = 'constant', one of constant, inc" in call("explain", "e3cs").stdout
+    said = call("explain", "sgd").stdout
+    assert (
+        "schedule = constant, one of constant, cosine, exponential, steps\naugment = null, one of crop_flip, null"
+        in said
+    )
+    said = call("explain", "steps").stdout
+    assert said.startswith("local_training.schedule: steps")
+    assert "local_training: {schedule: {name: steps}}" in said
+    said = call("explain", "synthetic").stdout
+    assert "alpha = 1.0\n" in said
+    assert "seed" not in said.split("fields")[1].split("source")[0]
     assert "did you mean 'entropy'" in refused("explain", "entropi")
+
+
+def test_what_depends_on_a_value_that_must_be_given_is_not_made_up(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import fedjax_sel as fs\n\nclass Mine(fs.ClientSelector):\n    d: int = fs.static(low=1)\n\n"
+        "    def signals(self):\n        return fs.Signals(before=[fs.signals.MinibatchLoss(self.d)])\n\n"
+        "    def select(self, key, state, ctx, *, minibatch_loss):\n        return None\n"
+    )
+    done = call("explain", f"{tmp_path / 'mine.py'}:Mine")
+    assert done.exit_code == 0, done.output
+    assert "they depend on d, which has no default" in done.stdout
+
+
+def test_seven_numbers_are_not_one_for_each_class():
+    class Seven(fs.signals.Loss):
+        @property
+        def cost(self):
+            return fs.Cost(up=7.0)
+
+    assert tell_cost(Seven(), sends=True) == "A client sends 7 numbers."
+    assert "a number for each class" in tell_cost(fs.signals.LabelCounts(), sends=True)
 
 
 @pytest.mark.parametrize(

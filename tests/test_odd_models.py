@@ -11,10 +11,12 @@ from flax.core import FrozenDict
 from rich.console import Console
 
 import fedjax_sel as fs
-from fedjax_sel import aggregation, correction, models
+from fedjax_sel import aggregation, client_selection, correction, models
 from fedjax_sel import config as configuration
+from fedjax_sel.aggregation.krum import krum_scores
 from fedjax_sel.local_training import SGD
 from fedjax_sel.runs.execute import execute
+from fedjax_sel.types import Batch, Update
 
 Named = namedtuple("Named", "w b")
 IRIS = fs.load("iris")
@@ -172,6 +174,7 @@ class Half(nn.Module):
         *({"aggregation": aggregation.load(name)()} for name in aggregation.available() if name != "dp_fedavg"),
         *({"correction": correction.load(name)()} for name in correction.available()),
         {"correction": correction.Scaffold(applied="after_momentum")},
+        *({"client_selection": client_selection.load(name)()} for name in ("fed_entropy", "optimal_sampling")),
     ],
     ids=str,
 )
@@ -199,6 +202,26 @@ def test_updates_of_16_bits_are_added_up_in_32_in_every_layout(clients):
         return float(history.variables["params"]["w"][0, 0, 0])
 
     assert train(jnp.bfloat16) == pytest.approx(train(jnp.float32), rel=0.005)
+
+
+def test_norms_and_noise_of_16_bits_are_added_up_in_32():
+    """In 16 bits a sum of ones stops at 256."""
+    delta, one = {"w": jnp.ones(1000, jnp.bfloat16)}, jnp.ones((), int)
+    update = Update(delta, one, one, one, jnp.ones(()), jnp.ones(()))
+    assert fs.signals.UpdateNorm().measure(update, None) == pytest.approx(1000**0.5, rel=1e-3)
+    spread = {"w": jnp.ones((8, 1003), jnp.bfloat16) * jnp.array([[0, 1, 2, 3, 4, 5, 6, 40]], jnp.bfloat16).T}
+    np.testing.assert_allclose(krum_scores(spread, jnp.ones(8, bool), 4)[1], 2006, rtol=1e-4)
+
+    start, apply = lambda key, x: {"w": jnp.zeros((1, 1), jnp.bfloat16)}, lambda v, x: x @ v["w"].astype(jnp.float32)
+    x, y = np.ones((400, 1), np.float32), np.float32([[-0.5, -0.51]] * 200).reshape(400, 1)
+    data = fs.dataset("t", x, y, test=(x[:2], y[:2]), targets="continuous")
+    task, batch = (
+        fs.Task.on(models.from_functions(start, apply), data),
+        Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(400, bool)),
+    )
+    variables = task.init(jax.random.key(0), x)
+    noise = fs.signals.GradientNoise(1).measure(task, variables, batch, jax.random.key(0))
+    assert noise == pytest.approx(0, abs=1e-2), "all minibatches are alike"
 
 
 def test_16_bits_are_too_few_for_clipped_updates():

@@ -17,6 +17,7 @@ from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
 from fedjax_sel.engine.history import History
+from fedjax_sel.engine.memory import DoesNotFit
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import Bar
@@ -259,7 +260,7 @@ def in_blocks(monkeypatch, most):
 
     def check(runs, *_):
         if runs.count > most:
-            raise ValueError("too many")
+            raise DoesNotFit("too many")
 
     monkeypatch.setattr("fedjax_sel.engine.program.Program.check_fits", check)
 
@@ -343,7 +344,7 @@ def test_smaller_blocks_come_before_examples_on_the_host(monkeypatch):
     def check(runs, _, place):
         asked.append((runs.count, place))
         if place == "device":
-            raise ValueError("too many")
+            raise DoesNotFit("too many")
 
     monkeypatch.setattr("fedjax_sel.engine.program.Program.check_fits", check)
     grid = grid_of("lr=0.1,0.2")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.aggregation._ops import equal_weights
-from fedjax_sel.arrays import expand
+from fedjax_sel.arrays import expand, widen
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -71,7 +71,7 @@ def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[A
     """Returns `s(i) = Σ_{i → j} ‖Δ_i - Δ_j‖²` over the `m - f - 2` nearest present others; ∞ for absent members."""
     slots = present.shape[0]
     distance = jnp.zeros((slots, slots))
-    for leaf in jax.tree.leaves(deltas):
+    for leaf in jax.tree.leaves(widen(deltas)):
         flat = jnp.where(expand(present, leaf), leaf, 0.0).reshape(slots, -1)
         distance += jax.lax.map(lambda one, flat=flat: jnp.sum((flat - one[None]) ** 2, axis=1), flat)
     others = present[None] & ~jnp.eye(slots, dtype=bool)

@@ -25,6 +25,15 @@ def values(history: History, run: int, after: int) -> Iterator[tuple[int, dict[s
         yield t + 1, {name: value for name, value in found.items() if not np.isnan(value)}
 
 
+def refuse_sweep(name: str, history: History) -> None:
+    """Raises `ValueError` for the history of several experiments, in which each seed appears several times."""
+    if len(set(history.seeds)) < len(history.seeds):
+        raise ValueError(
+            f"callbacks.{name} keeps one curve for each seed, but this is the history of several experiments, which "
+            "have the same seeds; give it to fs.simulate, one experiment at a time, or use `fedjax-sel sweep`"
+        )
+
+
 def name_run(file: Path) -> str:
     """Returns what a run is called outside its folder, eight hexadecimal digits: drawn once, and kept in a file there.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import name_run, values
+from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.config.config import flat
 from fedjax_sel.engine.history import History
@@ -52,6 +52,7 @@ class MLflow:
 
     def on_train_begin(self, history: History) -> None:
         """Starts or continues one run per seed."""
+        refuse_sweep("mlflow", history)
         mlflow = import_extra("mlflow", "mlflow", "callbacks.mlflow")
         place = self.folder.absolute()
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedjax_sel.callbacks._ops import refuse_sweep
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import write_atomic
@@ -47,6 +48,7 @@ class Table:
 
     def on_train_begin(self, history: History) -> None:
         """Writes the rounds before the checkpoint, since a run may have been stopped before it wrote them."""
+        refuse_sweep("table", history)
         if history.rounds:
             self.after_central_iteration(history)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import values
+from fedjax_sel.callbacks._ops import refuse_sweep, values
 from fedjax_sel.catalog import check_installed
 from fedjax_sel.engine.history import History
 
@@ -47,6 +47,7 @@ class TensorBoard:
 
     def on_train_begin(self, history: History) -> None:
         """Starts one file per seed."""
+        refuse_sweep("tensorboard", history)
         from tensorboardX.event_file_writer import EventsWriter
 
         events = messages()

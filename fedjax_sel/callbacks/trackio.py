@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import name_run, values
+from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import read_json, write_json
@@ -48,6 +48,7 @@ class Trackio:
 
     def on_train_begin(self, history: History) -> None:
         """Starts or continues one run per seed."""
+        refuse_sweep("trackio", history)
         trackio = import_extra("trackio", "trackio", "callbacks.trackio")
         name, file = self.folder.absolute().name, self.folder / FILE
         end = name_run(self.folder / "trackio.id")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedjax_sel.callbacks._ops import name_run, values
+from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, check_name
 from fedjax_sel.engine.history import History
 
@@ -54,6 +54,7 @@ class WandB:
         """Starts or continues one run per seed."""
         if self.mode == "disabled":
             return
+        refuse_sweep("wandb", history)
         import wandb
 
         name = name_run(self.folder / "wandb" / "id")

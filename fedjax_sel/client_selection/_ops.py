@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.pytree import Scalar, show_value
-from fedjax_sel.types import NOBODY, PAD_CLIENT, Cohort, PRNGKey
+from fedjax_sel.types import DROPPED, PAD_CLIENT, Cohort, PRNGKey
 
 
 def check_numbers(name: str, number: Any, available: Any, m: Any, what: str = "score") -> None:
@@ -75,7 +75,7 @@ def learn_values(state: Float[Array, "N"], cohort: Cohort, value: Float[Array, "
     told = state.at[cohort.returned].set(value, mode="drop")
     known = jnp.isfinite(told)
     mean = jnp.where(known, told, 0.0).sum() / jnp.maximum(known.sum(), 1)
-    silent = jnp.where(cohort.mask | ~known.any(), NOBODY, cohort.selected)
+    silent = jnp.where(cohort.mask | ~known.any(), DROPPED, cohort.selected)
     return told.at[silent].set(mean, mode="drop")
 
 

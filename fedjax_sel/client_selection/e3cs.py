@@ -1,5 +1,6 @@
 """E3CS: clients that return updates, found by exponential weights; every client keeps a minimum probability."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -58,8 +59,9 @@ class E3CS(ClientSelector):
         """Returns clients drawn by their probabilities."""
         chance = self.chances(state, ctx).chance
         if self.draw == "systematic":
-            drawn = draw_systematic(key, chance)
-            return top_m(key, drawn.astype(jnp.float32), ctx.available & drawn, ctx.m)
+            key_draw, key_order = jax.random.split(key)
+            drawn = draw_systematic(key_draw, chance)
+            return top_m(key_order, drawn.astype(jnp.float32), ctx.available & drawn, ctx.m)
         return gumbel_m(key, jnp.log(jnp.maximum(chance, TINY)), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context, cohort: Cohort) -> Float[Array, "N"]:

@@ -9,7 +9,7 @@ from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import top_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param
-from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey
+from fedjax_sel.types import DROPPED, Cohort, Context, PRNGKey
 
 __all__ = ["UCBCS"]
 
@@ -100,7 +100,7 @@ class UCBCS(ClientSelector):
         level = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
         level = jnp.where(some, level, state.level)
         loss = jnp.where(cohort.mask, training_loss, level)
-        reported = jnp.where(some | seen.any(), cohort.selected, NOBODY)  # before any report, nothing is expected
+        reported = jnp.where(some | seen.any(), cohort.selected, DROPPED)  # before any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         faded = seen & (self.gamma * state.reports < LEAST)

@@ -159,7 +159,7 @@ def from_frame(
     if told := [column for column in (label, client) if features is not None and column in features]:
         raise ValueError(f"{name}: column {told[0]!r} is the label or the client, so it cannot be a feature")
     for column in (label, *([client] if client is not None else []), *(features or [])):
-        check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
+        check_column(name, column, list(frame.columns))
     chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
     if not chosen:
         raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
@@ -205,6 +205,24 @@ def from_frame(
         warn_of_categories(name, frame[client])
     made = dataset(name, *read(frame), owner=owner, classes=classes, seed=seed, targets=targets, **apart)
     return replace(made, features=tuple(chosen), labels=None if numbered else tuple(values.tolist()))
+
+
+def check_column(name: str, column: Any, columns: Sequence[Any]) -> None:
+    """Raises `ValueError` if a table has no such column; the message gives the nearest.
+
+    >>> check_column("table", "1", [0, 1])
+    Traceback (most recent call last):
+    ValueError: table: there is no column '1', but there is 1 (int); give its name as the table has it
+    """
+    if column in columns:
+        return
+    named = {str(one): one for one in columns}
+    check_name(f"column of {name}:", str(column), named)
+    other = named[str(column)]
+    raise ValueError(
+        f"{name}: there is no column {column!r}, but there is {other!r} ({type(other).__name__}); give its name as the "
+        "table has it"
+    )
 
 
 def warn_of_categories(name: str, client: Any) -> None:

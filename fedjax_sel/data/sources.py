@@ -119,11 +119,12 @@ def take_fewer(data: Dataset, training: int | None, test: int | None, validation
     """Returns a dataset with the given numbers of examples of each part, stratified by class; None: all."""
     classes = data.targets == "classes"
     if (kept := draw_some(data.name, "num_examples", "training", data.y, training, seed, classes)) is not None:
-        owner = None
         if data.owner is not None:
             warn_of_owners(data.name, data.owner, kept, "left out by num_examples", "ask for more examples")
-            owner = np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
-        data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
+            left, owner = np.unique(data.owner[kept], return_inverse=True)
+            owners = None if data.owners is None else tuple(data.owners[number] for number in left)
+            data = replace(data, owner=owner.astype(np.int32), owners=owners)
+        data = replace(data, x=data.x[kept], y=data.y[kept])
     if (kept := draw_some(data.name, "num_test_examples", "test", data.test_y, test, seed, classes)) is not None:
         data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])
     given = ("validation", data.validation_y, validation, seed, classes)

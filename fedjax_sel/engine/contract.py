@@ -5,11 +5,12 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -17,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel import protocols
-from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.protocols import (
@@ -278,6 +278,19 @@ def check_methods(part: Strategy, leave_out: Sequence[str] = ()) -> None:
                 check_accepts(where, getattr(part, name), by_place, by_name)
 
 
+def list_strategies(part: Strategy) -> Iterator[Strategy]:
+    """Yields a strategy, and the strategies in its fields, which it wraps.
+
+    >>> from fedjax_sel.client_selection import CriticalFL
+    >>> [type(one).__name__ for one in list_strategies(CriticalFL())]
+    ['CriticalFL', 'Uniform']
+    """
+    yield part
+    for field in dataclasses.fields(part):
+        if isinstance(inner := getattr(part, field.name), Strategy):
+            yield from list_strategies(inner)
+
+
 def warn_of_misspelt_methods(strategy: Any) -> None:
     """Warns of a public method or class attribute that overrides nothing, but is named almost like one that could be.
 
@@ -303,7 +316,7 @@ def warn_of_misspelt_methods(strategy: Any) -> None:
                     warnings.warn(f"{where}.{name} overrides nothing; did you mean {where}.{near}?", stacklevel=2)
 
 
-def check_signals(selector: Any, data_selection: Any) -> None:
+def check_signals(selector: Any) -> None:
     """Raises `ValueError` if `signals` returned anything else, or a method does not take what is declared."""
     signals, name = selector.signals(), type(selector).__name__
     if not isinstance(signals, Signals):
@@ -325,8 +338,6 @@ def check_signals(selector: Any, data_selection: Any) -> None:
         check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
     if overrides(selector, "observe"):
         check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
-    with see("docs/learn/own_data_selector.md"):
-        check_data_signals(data_selection)
 
 
 def check_examples(
@@ -387,6 +398,13 @@ def check_data_signals(selector: DataSelector) -> None:
         )
     for signal in (*examples.values(), *server.values()):
         check_methods(signal)
+    if limited := [one for one, signal in examples.items() if signal.cost.max_examples is not None]:
+        raise ValueError(
+            f"{name} wants {', '.join(limited)}, which looks at a part of a client's examples; a data selector chooses "
+            "among all of them"
+        )
+    if selector.uses_turn and "turn" in examples:
+        raise ValueError(f"{name} has a signal 'turn', and uses_turn gives it another value of this name; rename it")
     known = (*examples, *(("turn",) if selector.uses_turn else ()))
     check_takes(selector, "select", ("key", "state", "valid"), known)
     if overrides(selector, "observe"):

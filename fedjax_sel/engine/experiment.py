@@ -24,10 +24,12 @@ from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.contract import (
     check_aggregator,
     check_correction,
+    check_data_signals,
     check_examples,
     check_fields,
     check_methods,
     check_signals,
+    list_strategies,
     warn_of_misspelt_methods,
 )
 from fedjax_sel.engine.debug import stage
@@ -219,7 +221,8 @@ class Experiment(Pytree):
                 raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
         with see("docs/how-to/strategies.md"):
             for name, part in self.parts.items():
-                check_methods(part, ["transform"] if name == "fine_tuning" else [])
+                for one in list_strategies(part):
+                    check_methods(one, ["transform"] if name == "fine_tuning" else [])
             if data.devices is not None or not isinstance(self.volatility, Always):  # members may do a part, or nothing
                 where = f"{type(self.local_training).__name__}.plan"
                 arguments = ("num_examples", "longest", "round", "rounds")
@@ -239,9 +242,13 @@ class Experiment(Pytree):
         with see("docs/learn/personalisation.md"):
             self.check_personal(data)
         with see("docs/learn/own_selector.md"):
-            check_signals(self.client_selection, self.data_selection)
+            for selector in list_strategies(self.client_selection):
+                check_signals(selector)
             for part in self.parts.values():
-                warn_of_misspelt_methods(part)
+                for one in list_strategies(part):
+                    warn_of_misspelt_methods(one)
+        with see("docs/learn/own_data_selector.md"):
+            check_data_signals(self.data_selection)
         check_examples(self.client_selection, self.data_selection, self.signal_split, data)
         check_targets(self.task, self.client_selection, self.data_selection, data)
 

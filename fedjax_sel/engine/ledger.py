@@ -162,6 +162,7 @@ class Rates:
 
     Attributes:
       model: bytes of a model.
+      gradient: bytes of the part of it that is trained.
       flops: floating-point operations of an example's forward pass.
       backward: a backward pass as a multiple of a forward pass.
       correction_down, correction_up: what a correction sends besides each model, as multiples of it.

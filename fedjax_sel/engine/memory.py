@@ -32,6 +32,10 @@ IN_PLACE = frozenset(["scatter", "scatter-add", "dynamic_update_slice", "cond", 
 """Operations whose result may reuse the memory of an operand of the same shape that is not needed afterwards."""
 
 
+class DoesNotFit(ValueError):
+    """A run would need more memory than a device may use."""
+
+
 def check_kept(
     experiment: Experiment,
     data: FederatedData,
@@ -40,7 +44,7 @@ def check_kept(
     layout: layouts.Layout,
     memory: int | None,
 ) -> None:
-    """Raises `ValueError` if the examples and what is kept between rounds do not fit, before any of it is made.
+    """Raises `DoesNotFit` if the examples and what is kept between rounds do not fit, before any of it is made.
 
     Args:
       experiment: one of the experiments.
@@ -88,14 +92,14 @@ def check_kept(
             "make fewer parts personal, lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]
-    raise ValueError(f"{what} {format_gib(sizes[worst])}, but a device has {format_gib(allowed)}; {knob}")
+    raise DoesNotFit(f"{what} {format_gib(sizes[worst])}, but a device has {format_gib(allowed)}; {knob}")
 
 
 def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any], memory: int | None) -> int:
     """Returns an estimate of the most bytes that a function holds on a device at once, before it is compiled.
 
     Raises:
-      ValueError: it is more than a device may use; the message names what would take less.
+      DoesNotFit: it is more than a device may use; the message names what would take less.
     """
     allowed, layout = memory or distributed.device_memory(), static["layout"]
     taken = estimate(function, arguments, static)
@@ -108,7 +112,7 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
     }
     found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
     helps = [f"{way} takes about {format_gib(size)}" for way, size in found.items() if size < 0.9 * taken]
-    raise ValueError(
+    raise DoesNotFit(
         f"the run would hold about {format_gib(taken)} at once with {layout} and {runs} runs, but a device has "
         f"{format_gib(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
         "local_training.batch_size or m take less, too"

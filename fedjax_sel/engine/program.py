@@ -20,7 +20,7 @@ from fedjax_sel.engine.init import init_states, init_variables, selector_inputs,
 from fedjax_sel.engine.keys import make_key
 from fedjax_sel.engine.layout import Layout, has_leading_axis
 from fedjax_sel.engine.ledger import of_public
-from fedjax_sel.engine.memory import check_kept, check_program
+from fedjax_sel.engine.memory import DoesNotFit, check_kept, check_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.protocols import overrides
@@ -110,7 +110,7 @@ class Program:
             return program, check(program)
         try:
             return self, check(self)
-        except ValueError as error:
+        except DoesNotFit as error:
             program = self.on_host(f"because {str(error).split(';')[0]}")
         return program, check(program)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.arrays import expand
+from fedjax_sel.arrays import expand, widen
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import (
     check_array,
@@ -114,8 +114,8 @@ def train_cohort(
         final = aggregator.weights(merged, num_examples, work.plan)
         faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
         if accepts or aggregator.stacked:
-            delta = combine(experiment, deltas, final)
-            check_like(f"{type(aggregator).__name__}.combine", state.variables, delta)
+            delta = widen(combine(experiment, deltas, final))  # as a sum by weights in 32 bits is
+            check_like(f"{type(aggregator).__name__}.combine", widen(state.variables), delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
         delta = perturb(experiment, seed, ctx, state, delta)

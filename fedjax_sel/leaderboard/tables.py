@@ -85,10 +85,9 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
     """Returns the first table: rank, relative accuracy and probability of improvement under the primary budget."""
     block = take_block(tidy, PRIMARY)
     few = block.values.shape[2] < FEWEST_SEEDS
-    baseline = block.values[block.selectors.index(BASELINE)]
     ranks = bootstrap(mean_ranks, block.values)
     middle = bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values)
-    better = estimate_improvement(block, baseline)
+    better = estimate_improvement(block)
     beaten = count_beating(list_gains(tidy, PRIMARY), block.selectors)
     rows = [
         (
@@ -108,7 +107,7 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
     )
 
 
-def estimate_improvement(block: Block, baseline: np.ndarray) -> Estimate:
+def estimate_improvement(block: Block) -> Estimate:
     """Returns the probability of improvement over the baseline, whose seeds are resampled with the selectors'."""
     place = block.selectors.index(BASELINE)
     return bootstrap(lambda scores: improvement_probabilities(scores, scores[place]), block.values, draws=500)

@@ -49,6 +49,10 @@ class Alternating(LocalTrainer):
         """Returns the examples of a full batch."""
         return self.trainer.step_examples(longest)
 
+    def most_examples(self, longest: int) -> int:
+        """Returns the most examples that a client passes in both phases."""
+        return self.first.most_examples(longest) + self.trainer.most_examples(longest)
+
     @property
     def linear(self) -> bool:
         """Returns whether the shared parts' update is a sum of gradients; derived classes say so themselves."""

@@ -11,9 +11,11 @@ from typing import Any
 from fedjax_sel import config
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import own
-from fedjax_sel.config.components import Kind
+from fedjax_sel.config.checks import find_components, list_options, list_parameters, to_snake
+from fedjax_sel.config.components import SYNTHETIC, Kind
 from fedjax_sel.config.task import MEASURES
 from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals, Strategy
+from fedjax_sel.pytree import allows_none
 from fedjax_sel.report.catalogue import NO_SOURCE, find_source, list_choices
 
 
@@ -39,6 +41,9 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         yield "in a configuration", [write_nested(key, written)]
 
 
+MANY = 10
+"""As many names of components as a field's line does not list."""
+
 NO_SOURCE_OF_OWN = "none given: a paragraph `Source:` in its docstring names one"
 
 
@@ -63,21 +68,49 @@ def find_parts(name: str) -> list[tuple[str, Any]]:
         part = own.load_class("component", name, Strategy)
         bases = {key: kind.base for key, kind in config.KINDS.items() if issubclass(kind.base, Strategy)}
         return [(key, part) for key, base in bases.items() if issubclass(part, base)][:1]
-    homes = [(key, kind.load(name)) for key, kind in kinds.items() if name in kind.available()]
-    if not homes:
+    if homes := [(key, kind.load(name)) for key, kind in kinds.items() if name in kind.available()]:
+        return homes
+    if name in SYNTHETIC:
+        return [("data", SYNTHETIC[name])]
+    inner = {
+        one: (place, made)
+        for key, kind in reversed(config.KINDS.items())
+        for part in kind.available()
+        for place, one, made in list_inner(key, kind.load(part))
+    }
+    if name not in inner:
         with see("`fedjax-sel list`"):
-            check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
-    return homes
+            known = {one for kind in kinds.values() for one in kind.available()}
+            check_name("component", name, sorted(known | inner.keys() | SYNTHETIC.keys()))
+    return [inner[name]]
+
+
+def list_inner(key: str, part: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yields key, name and class of each component that may be a field of a component, as a schedule of a trainer."""
+    if isinstance(part, type) and dataclasses.is_dataclass(part):
+        for field, parameter in list_parameters(part).items():
+            for name, made in find_components(list_options(parameter.annotation)).items():
+                yield f"{key}.{field}", name, made
 
 
 def list_fields(part: Any) -> Iterator[str]:
     """Yields a line for each field of a component: type, default, allowed values."""
     if not dataclasses.is_dataclass(part):
         for name, one in inspect.signature(part).parameters.items():
+            if name == "seed" and part in SYNTHETIC.values():  # a run's own
+                continue
             yield f"{name}" + ("" if one.default is inspect.Parameter.empty else f" = {one.default!r}")
         return
+    inner: dict[str, list[str]] = {}
+    for place, name, _ in list_inner("", part):
+        inner.setdefault(place.removeprefix("."), []).append(name)
     for field in dataclasses.fields(part):
         if not field.init or field.name in ("parent", "name"):  # fields of every Flax module
+            continue
+        if field.name in inner:
+            chosen = "null" if field.default is None else to_snake(type(field.default).__name__)
+            names = ", ".join(inner[field.name]) if len(inner[field.name]) < MANY else "a selector"
+            yield f"{field.name} = {chosen}, one of {names}" + ", null" * allows_none(field.type)
             continue
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
@@ -101,11 +134,20 @@ def list_signals(part: Any) -> Iterator[str]:
     """Yields a line for each signal that a selector with default fields asks for: moment, name, cost."""
     if not isinstance(part, type) or not issubclass(part, ClientSelector | DataSelector):
         return
+    if needed := [field.name for field in dataclasses.fields(part) if is_required(field)]:
+        yield f"they depend on {', '.join(needed)}, which {'has' if len(needed) == 1 else 'have'} no default"
+        return
     asked = part().signals()
     moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"on the client": asked}
     for moment, signals in moments.items():
         for name, signal in signals.items():
             yield f"{moment}: {name} = {signal!r}. {tell_cost(signal, sends=moment in MOMENTS)}"
+
+
+def is_required(field: dataclasses.Field) -> bool:
+    """Returns whether a value must be given for a field."""
+    missing = dataclasses.MISSING
+    return field.init and field.default is missing and field.default_factory is missing
 
 
 def tell_cost(signal: Any, *, sends: bool) -> str:
@@ -135,7 +177,7 @@ def tell_cost(signal: Any, *, sends: bool) -> str:
         for verb, count in (("sends", cost.up), ("receives", cost.down))
         if count
     ]
-    if sends and signal.count_up(7) == 7:
+    if sends and (signal.count_up(7), signal.count_up(8)) == (7, 8):
         moved = [one for one in moved if not one.startswith("sends")] + ["sends a number for each class"]
     if cost.models_up:
         moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")

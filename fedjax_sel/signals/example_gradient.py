@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, FeatureSignal, ServerSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.loss import choose_loss
@@ -187,7 +188,7 @@ class ExampleGradientNorm(ClientSignal):
         def measure_one(example):
             x, y, counts = example
             gradient = task.gradient(variables, Batch(x[None], y[None], counts[None]))
-            return jnp.where(counts, optax.tree.norm(gradient), 0.0)
+            return jnp.where(counts, optax.tree.norm(widen(gradient)), 0.0)
 
         return jax.lax.map(measure_one, (batch.x, batch.y, batch.mask), batch_size=AT_ONCE)
 

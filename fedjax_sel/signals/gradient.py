@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import ClientSignal, Cost, GradientSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.sketch import sketch_tree
@@ -92,14 +93,14 @@ class GradientNoise(ClientSignal):
         inside = jnp.pad(batch.mask[order], (0, -longest % size)).reshape(-1, size)
 
         def measure_one(place, mask):
-            return task.gradient(variables, Batch(batch.x[place], batch.y[place], mask)), mask.sum()
+            return widen(task.gradient(variables, Batch(batch.x[place], batch.y[place], mask))), mask.sum()
 
         # In two passes: the difference of two mean squares would lose digits.
         def add(total, part):
             gradient, count = measure_one(*part)
             return jax.tree.map(lambda a, g: a + count * g, total, gradient), None
 
-        zeros = jax.tree.map(jnp.zeros_like, task.split(variables)[0])
+        zeros = jax.tree.map(jnp.zeros_like, widen(task.split(variables)[0]))
         whole, count = jax.lax.scan(add, zeros, (place, inside))[0], jnp.maximum(batch.mask.sum(), 1)
         mean = zeros if self.around == "zero" else jax.tree.map(lambda g: g / count, whole)
 

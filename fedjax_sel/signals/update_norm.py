@@ -5,6 +5,7 @@ from typing import ClassVar
 import optax
 from jaxtyping import Array, Float
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import Cost, UpdateSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Update, Variables
@@ -35,4 +36,4 @@ class UpdateNorm(UpdateSignal):
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
         """Returns the norm over all parameters together."""
-        return optax.tree.norm(update.delta)
+        return optax.tree.norm(widen(update.delta))

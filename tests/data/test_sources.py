@@ -90,6 +90,7 @@ def test_owners_whose_rows_are_not_taken_are_no_clients(tmp_path):
     assert few.owner.dtype == np.int32
     np.testing.assert_array_equal(kept[few.owner], few.x[:, 0])
     assert Federation(few, partition.Natural()).draw(0).num_clients == len(kept)
+    assert few.owners == tuple(kept)
 
 
 @pytest.mark.parametrize("count", [0, -1, 121, 2.0, True])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Layout, Task, config, dataset, partition, simulate
+from fedjax_sel import ClientSelector, Experiment, Federation, Layout, Task, config, dataset, partition, simulate
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.data.host_array import Stored, keep_on_host
 from fedjax_sel.engine import program
@@ -139,3 +139,18 @@ def test_seeds_with_examples_of_their_own_are_asked_of_everybody_on_the_host(see
     np.testing.assert_array_equal(one.selections, other.selections)
     for name in one.metrics:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-6)
+
+
+def test_an_error_of_the_users_code_is_none_of_too_little_memory():
+    """It is raised at once, instead of being met again with the examples elsewhere."""
+    traced = []
+
+    class Broken(ClientSelector):
+        def select(self, key, state, ctx):
+            traced.append(1)
+            raise ValueError("mine")
+
+    experiment = Experiment(Task(LogisticRegression(3)), client_selection=Broken(), cohort_size=2, rounds=1)
+    with pytest.raises(ValueError, match="mine"):
+        simulate(experiment, UNEVEN, 1)
+    assert len(traced) == 1

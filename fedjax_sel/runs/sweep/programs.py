@@ -13,6 +13,7 @@ from fedjax_sel.config.build import PROBLEM, Run, build_problem, load_source
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.experiment import stack_experiments
+from fedjax_sel.engine.memory import DoesNotFit
 from fedjax_sel.engine.program import plan_program
 from fedjax_sel.runs.sweep.grid import Combination
 
@@ -129,7 +130,7 @@ def split_group(group: Group, data: Drawn, memory: int | None) -> list[Block]:
     def fits(k: int, seeds: int, place: str) -> bool:
         try:
             check(k, seeds, place)
-        except ValueError:
+        except DoesNotFit:
             return False
         return True
 
