@@ -35,7 +35,7 @@ def write_strategies(out: Path) -> None:
     """Writes a page for each component of a configuration, and a page for each kind that lists them."""
     shutil.rmtree(out, ignore_errors=True)
     described: set[object] = set()
-    for key, kind in config.KINDS.items():
+    for key, kind in {**config.KINDS, "callbacks": config.CALLBACKS}.items():
         folder = out / key
         folder.mkdir(parents=True)
         for name in kind.available():
@@ -98,8 +98,8 @@ A part is a name, or a mapping with `name` and its parameters; its page says whi
 `data` and `public` name a source: {sources}.
 `deadline` has `seconds` and `late` (`drop` or `partial`); `layout` is `auto`, `vmap`, `scan` or a mapping with
 `clients`, `seeds`, `examples`; `mesh` is a mapping with `seeds` and `clients`; `examples_on` is `device`,
-`host` or null; `callbacks` maps names to parameters; `task` has `loss` and
-`metrics`.
+`host`, `auto` or null; `callbacks` is a name, a list of names, or a mapping from names to parameters;
+`task` has `loss` and `metrics`.
 
 ## Values
 

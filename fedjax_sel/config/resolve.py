@@ -116,7 +116,7 @@ def resolve_public(given: Any) -> dict | None:
     return source
 
 
-@see("docs/how-to/many-devices.md")
+@see("docs/how-to/memory.md")
 def resolve_layout(given: Any) -> str | dict:
     """Returns a layout's name, or its fields."""
     if isinstance(given, dict):

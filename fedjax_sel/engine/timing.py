@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -99,19 +100,15 @@ def plan_cohort(
       screened: number of examples on which each measured signals, to choose among them.
       holds_model: which clients already received the global model when they were asked for signals.
     """
-    trainer = experiment.local_training
-    plan = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds)
-    check_plan(trainer, plan, ctx.m)
+    plan_steps = partial(experiment.local_training.plan, num_examples, data.longest, ctx.round, ctx.rounds)
+    plan = plan_steps()
+    check_plan(experiment.local_training, plan, ctx.m)
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         returned = cohort.mask & (plan.steps > 0)  # without anything to train on, there is nothing to send
         measured = returned.astype(jnp.float32)
         return CohortWork(plan, returned, screened, measured, jnp.zeros_like(plan.steps), Timing(none, none, none))
-    devices, deadline, rates = (
-        data.devices.take(cohort.client),
-        experiment.deadline,
-        rates_of(experiment, data),
-    )
+    devices, deadline, rates = data.devices.take(cohort.client), experiment.deadline, rates_of(experiment, data)
     flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
     up = jnp.where(plan.steps > 0, rates.upload + rates.extra_up, 0.0)
@@ -121,10 +118,10 @@ def plan_cohort(
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     if deadline.late == "partial":  # the last step of an epoch may be smaller, so one step too many may be counted
-        seen = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=done).examples_seen
+        seen = plan_steps(max_steps=done).examples_seen
         done = done - (seen > share * plan.examples_seen * (1 + 1e-6)).astype(done.dtype)
     returned = cohort.mask & (done > 0)
-    counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
+    counted = plan_steps(max_steps=jnp.where(returned, done, 0))
     share = jnp.where(returned, counted.examples_seen / jnp.maximum(plan.examples_seen, 1), 0.0)
     spent = deadline.spent(whole, share, fixed)
     looked = share_done(spent.compute, looking)

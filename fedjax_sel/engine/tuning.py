@@ -56,8 +56,9 @@ def tune(
     """Runs more trials of a study, `at_once` of them side by side in one compiled program, and returns the study.
 
     All trials of a batch are asked for before any is told, so a batch is drawn from the results of earlier batches.
-    They may differ only in floats; use separate studies for other choices. A trial whose value is not finite fails, so
-    by default one in which a seed diverges does. A sampler that has tried everything ends the study early.
+    They may differ only in floats, unless `at_once` is 1, where whole numbers and other choices may differ, too. A
+    trial whose value is not finite fails, so by default one in which a seed diverges does. A sampler that has tried
+    everything ends the study early.
 
     What is measured are the test examples. `load(..., test_from="training")` sets others apart instead, so that those
     on which the winner is to be judged have no part in the choice.

@@ -78,7 +78,7 @@ def run_leaderboard(
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
         summary = page.write(
-            scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, known, numbers)
+            scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, numbers, earlier)
         )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
@@ -88,18 +88,19 @@ def run_leaderboard(
 
 
 def tell_again(
-    scale: str, only: Sequence[str], add: Sequence[str], known: Path | None = None, seeds: Sequence[int] = ()
+    scale: str, only: Sequence[str], add: Sequence[str], seeds: Sequence[int] = (), earlier: object = None
 ) -> str:
     """Returns the command that runs a leaderboard, with the number of its seeds where it is not the scale's.
 
-    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"], Path("earlier"))
-    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last --known earlier"
+    With an earlier leaderboard, cells of it are shown beside those that `only` names, so that all are run.
+
+    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
+    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
     """
     counted = len(seeds) if list(seeds) == list(range(len(seeds))) else 0  # others are for Python
     options = (
-        ("--only", only),
+        ("--only", only if earlier is None else ()),
         ("--add", add),
-        ("--known", () if known is None else (str(known),)),
         ("--seeds", () if counted in (0, SCALES[scale].seeds) else (str(counted),)),
     )
     named = [part for option, values in options for one in values for part in (option, one)]
