@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
+from fedjax_sel.leaderboard.measures import CHOICE
 from fedjax_sel.runs.files import read_json
 
 WHERE = ["federation", "selector"]
@@ -42,17 +43,29 @@ def join_known(
 ) -> tuple[list[Cell], pd.DataFrame]:
     """Returns all cells and their numbers, in the order of the earlier leaderboard, new ones last.
 
-    What was run here counts, unless it was left out; the earlier numbers count for all other cells.
+    What was run here counts, unless it was left out; the earlier numbers count for all other cells. Times of choices
+    are the earlier ones, as all of a table must be of one machine and one federation; selectors that have none there
+    have those of here, if they are of the same federation.
     """
     earlier, numbers = known
     joined = {name_of(cell): cell for cell in earlier}
     here = {name_of(cell): cell for cell in cells if cell.status != LEFT_OUT or name_of(cell) not in joined}
-    # Times of choices that the folder keeps from another run are of cells that were not run here.
+    times, numbers = take_times(numbers)
+    new, tidy = take_times(tidy)
+    new = new[[name in here for name in zip(new["federation"], new["selector"], strict=True)]]
+    if len(times):
+        new = new[new["federation"].isin(times["federation"]) & ~new["selector"].isin(times["selector"])]
     own: dict[Any, pd.DataFrame] = {name: frame for name, frame in tidy.groupby(WHERE, sort=False) if name in here}
     frames: dict[Any, pd.DataFrame] = {
         name: frame for name, frame in numbers.groupby(WHERE, sort=False) if name not in here or name in own
     }
-    return list((joined | here).values()), pd.concat(list((frames | own).values()), ignore_index=True)
+    return list((joined | here).values()), pd.concat([*(frames | own).values(), times, new], ignore_index=True)
+
+
+def take_times(tidy: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns the times of choices of a tidy table, and the rest of it."""
+    timed = tidy["measure"] == CHOICE
+    return tidy[timed], tidy[~timed]
 
 
 def name_of(cell: Cell) -> tuple[str, str]:

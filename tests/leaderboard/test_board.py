@@ -98,7 +98,7 @@ def test_numbers_of_an_earlier_leaderboard_count_for_what_is_not_run_here(board,
     old = accuracy[0][accuracy[0]["selector"] != "round_robin"].reset_index(drop=True)
     pd.testing.assert_frame_equal(old, accuracy[1], rtol=1e-6)
     assert set(accuracy[0][accuracy[0]["selector"] == "round_robin"]["federation"]) == {"digits"}
-    assert f"--known {out}" in (tmp_path / "leaderboard.md").read_text()
+    assert "To run it again: `fedjax-sel leaderboard --scale smoke`." in (tmp_path / "leaderboard.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import FEWEST_SEEDS, JUDGES, NotJudged, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
 from fedjax_sel.leaderboard.measures import (
+    CHOICE,
     ROUNDS_TO,
     build_tidy,
     find_limit,
@@ -195,6 +196,19 @@ def test_of_an_earlier_leaderboard_only_cells_that_ran_here_are_replaced(tidy):
     for one in ("one", "two"):
         before = numbers[(numbers["federation"] == one) & (numbers["selector"] == "uniform")]["value"]
         np.testing.assert_array_equal(parts[one, "uniform"], before)
+
+
+def test_times_of_choices_in_a_table_are_of_one_machine_and_federation(tidy):
+    def of(name, federation, value):
+        return tidy.iloc[:1].assign(selector=name, federation=federation, measure=CHOICE, value=value)
+
+    earlier = [Cell("one", name, FINISHED) for name in ("uniform", "better")]
+    numbers = pd.concat([tidy[tidy["selector"].isin(["uniform", "better"])], of("uniform", "one", 1.0)])
+    cells = [Cell(one, name, FINISHED) for one in ("one", "two") for name in ("uniform", "new")]
+    mine = [of(cell.selector, cell.federation, 7.0) for cell in cells]
+    _, found = join_known(cells, pd.concat(mine), (earlier, numbers))
+    times = found[found["measure"] == CHOICE].set_index(["federation", "selector"])["value"].to_dict()
+    assert times == {("one", "uniform"): 1, ("one", "new"): 7}
 
 
 def test_a_first_round_that_nobody_can_afford_counts_as_guessing():
