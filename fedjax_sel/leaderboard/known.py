@@ -52,9 +52,9 @@ def join_known(
     here = {name_of(cell): cell for cell in cells if cell.status != LEFT_OUT or name_of(cell) not in joined}
     times, numbers = take_times(numbers)
     new, tidy = take_times(tidy)
-    new = new[[name in here for name in zip(new["federation"], new["selector"], strict=True)]]
+    new = new.loc[[name in here for name in zip(new["federation"], new["selector"], strict=True)]]
     if len(times):
-        new = new[new["federation"].isin(times["federation"]) & ~new["selector"].isin(times["selector"])]
+        new = new.loc[new["federation"].isin(times["federation"]) & ~new["selector"].isin(times["selector"])]
     own: dict[Any, pd.DataFrame] = {name: frame for name, frame in tidy.groupby(WHERE, sort=False) if name in here}
     frames: dict[Any, pd.DataFrame] = {
         name: frame for name, frame in numbers.groupby(WHERE, sort=False) if name not in here or name in own
@@ -65,7 +65,7 @@ def join_known(
 def take_times(tidy: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Returns the times of choices of a tidy table, and the rest of it."""
     timed = tidy["measure"] == CHOICE
-    return tidy[timed], tidy[~timed]
+    return tidy.loc[timed], tidy.loc[~timed]
 
 
 def name_of(cell: Cell) -> tuple[str, str]:
