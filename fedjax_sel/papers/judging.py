@@ -271,7 +271,18 @@ def pool(differences: Differences) -> Difference:
 
 
 def predict_run(d: Difference) -> Difference:
-    """Returns a mean difference with the 95 % interval in which the difference of one more seed would lie."""
+    """Returns a mean difference with the 95 % interval in which the difference of one more seed would lie.
+
+    Where every seed has the same value and it is only a bound, as if none reaches a target, nothing is known of how
+    widely seeds spread, and both ends are open.
+
+    >>> never = difference(np.full(3, 501.0), np.full(3, 100.0))
+    >>> alone = predict_run(open_interval(never, first_missed=True, second_missed=False))
+    >>> alone.mean, alone.low, alone.high
+    (401.0, -inf, inf)
+    """
+    if np.isinf(d.low) != np.isinf(d.high) and d.mean in (d.low, d.high):
+        return replace(d, low=-np.inf, high=np.inf)
     wider = np.sqrt(d.seeds + 1)  # the square root of 1 + 1/n deviations, instead of that of 1/n
     return replace(d, low=d.mean - wider * (d.mean - d.low), high=d.mean + wider * (d.high - d.mean))
 
@@ -365,7 +376,7 @@ def settle_claims(
 
 def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[str, Conditions]) -> str:
     """Returns why the runs cannot judge a claim; "" if they can."""
-    compared = claim.effect.get("pooled", {}).get("seeds")
+    compared = count_compared(claim)
     had = {name: conditions[name] for name in claim.rests_on or conditions}
     reasons = [claim.lacks]
     if compared:
@@ -375,6 +386,14 @@ def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[st
     if claim.rests_on or all(describe_shortfalls(regime, {name: one}) for name, one in had.items()):
         reasons.append(describe_shortfalls(regime, had))
     return "; ".join(filter(None, reasons))
+
+
+def count_compared(claim: Claim) -> int | None:
+    """Returns the fewest seeds that any comparison of a claim has; None if it compares none."""
+    shown = claim.effect.get("pooled", {}).get("seeds")
+    asked = claim.asked["differences"].values() if claim.asked else ()
+    several = [len(d["values"]) for found in asked for d in found.values() if "values" in d]
+    return None if shown is None else min([shown, *several])
 
 
 def describe_difference(d: Difference) -> dict[str, float]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import fill_missing
 
 
 def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +38,20 @@ def settle(history: History) -> Float[np.ndarray, "R T"]:
     """Returns accuracy, which is that of guessing, `1 / C`, from the round on in which a seed diverged."""
     end, round = history.diverged[:, None], np.arange(1, history.rounds + 1)
     return np.where((end > 0) & (round >= end), 1 / history.about["classes"], history["accuracy"])
+
+
+def fill_diverged(history: History, values: Float[np.ndarray, "R"], worst: float) -> Float[np.ndarray, "R"]:
+    """Returns a measure of each seed, which is the worst that it can be for a seed that diverged.
+
+    The accuracy of such a seed is settled and no longer moves, which is not what a claim on steadiness means.
+    """
+    return np.where(history.diverged > 0, worst, values)
+
+
+def find_best(history: History) -> Float[np.ndarray, "R"]:
+    """Returns the best accuracy of each seed; of a seed that diverged its last, not what it had before."""
+    best = np.nanmax(history["accuracy"], axis=1)
+    return np.where(history.diverged > 0, fill_missing(history["accuracy"])[:, -1], best)
 
 
 def settle_history(history: History) -> History:

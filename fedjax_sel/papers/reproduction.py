@@ -18,7 +18,7 @@ from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.papers.conditions import observe_conditions
 from fedjax_sel.papers.earlier import Report, read_report
 from fedjax_sel.papers.own import list_own_cells, tabulate_own
-from fedjax_sel.papers.paper import Evidence, Finished, Paper, locate_cell, locate_reproduction
+from fedjax_sel.papers.paper import Cell, Evidence, Finished, Paper, locate_cell, locate_reproduction
 from fedjax_sel.papers.regime import merge_conditions
 from fedjax_sel.papers.running import (
     describe_cells,
@@ -79,7 +79,7 @@ def reproduce(
     cells = paper.cells(scale)
     added = list_own_cells(cells, add)
     cells += [one.cell for one in added]
-    configs = [resolve({"seeds": seeds, **cell.config}) for cell in cells]
+    configs = [resolve({**cell.config, "seeds": choose_seeds(seeds, cell)}) for cell in cells]
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         layout.check(locate_cell(out, cell), config, extend=False)
 
@@ -128,6 +128,21 @@ def reproduce(
             soft_wrap=True,
         )
     return summary
+
+
+def choose_seeds(seeds: int | Sequence[int], cell: Cell) -> Any:
+    """Returns the seeds of a cell: those of the run, or the first of them if it has a number of its own.
+
+    So those that two cells have in common come first in both, and are paired.
+
+    >>> own = Cell("one", "method", {"seeds": 2})
+    >>> choose_seeds(5, own), choose_seeds([5, 6, 7], own), choose_seeds([5, 6, 7], Cell("one", "other", {}))
+    (2, [5, 6], [5, 6, 7])
+    """
+    number = cell.config.get("seeds")
+    if number is None:
+        return seeds
+    return number if isinstance(seeds, int) or not isinstance(number, int) else list(seeds)[:number]
 
 
 def tell_again(paper: Paper, scale: str, seeds: Sequence[int], add: Sequence[str] = ()) -> str:

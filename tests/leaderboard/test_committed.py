@@ -128,7 +128,7 @@ def test_pages_say_what_remains_after_corrections_and_without_some_federations(t
         f"GPFL beats it on {sum(d.low > 0 for d in early.values())} ({still} after Holm's correction for 17)." in page
     )
     natural = group_gains(tidy, bytes_, [one for one in federations if not one.startswith("synthetic")])
-    for name in ("fed_entropy", "rpow_d", "k_vib", "filfl", "oort"):  # behind because of the synthetic ones alone
+    for name in ("fed_entropy", "rpow_d", "k_vib", "filfl"):  # behind because of the synthetic ones alone
         assert gains[name].high < 0 < natural[name].high
 
 

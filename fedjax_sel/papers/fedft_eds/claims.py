@@ -101,8 +101,11 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 BY_ENTROPY = (
+    "partial-training-beats-whole",
     "partial-training-beats-whole-on-a-tenth",
     "partial-training-converges-faster",
+    "three-times-the-efficiency",
+    "as-accurate-in-a-third-of-the-time",
     "entropy-beats-chance-whatever-is-trained",
     "entropy-helps-most-with-most-trained",
     "entropy-beats-chance-under-any-skew",

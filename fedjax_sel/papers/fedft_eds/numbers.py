@@ -11,7 +11,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
-from fedjax_sel.papers.measures import measure_once
+from fedjax_sel.papers.measures import find_best, measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell, join
 from fedjax_sel.papers.published import read_published
 
@@ -51,7 +51,7 @@ def measure(history: History) -> dict[str, np.ndarray]:
         return Finished(history.stored)
     accuracy = history["accuracy"]
     flops = history.cumulative("flops")[:, -1]
-    best = np.nanmax(accuracy, axis=1)
+    best = find_best(history)
     return {
         "accuracy_early": np.nanmean(accuracy[:, : round(EARLY * history.rounds)], axis=1),
         "accuracy_last": fill_missing(accuracy)[:, -1],

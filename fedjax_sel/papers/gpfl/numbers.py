@@ -19,7 +19,7 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.judging import list_results
-from fedjax_sel.papers.measures import measure_once
+from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
@@ -100,8 +100,8 @@ def measure(history: History) -> dict[str, np.ndarray]:
     return {
         **{f"accuracy_at_{name.replace(' %', '')}": read_at_share(history, share) for name, share in SHARES.items()},
         "accuracy_last": last_mean(accuracy, LAST),
-        "deviation_last": measure_last_deviation(history),
-        "best_accuracy": np.nanmax(accuracy, axis=1),
+        "deviation_last": fill_diverged(history, measure_last_deviation(history), 1.0),
+        "best_accuracy": find_best(history),
         "rounds_to_0.6": rounds_to(accuracy, 0.6),
         "coverage_round": find_coverage_round(history),
         "most_selected": counts.max(1),

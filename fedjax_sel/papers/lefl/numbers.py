@@ -10,7 +10,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, last_mean, rounds_to
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
-from fedjax_sel.papers.measures import measure_once
+from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
@@ -81,8 +81,8 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
     accuracy, paid = history["accuracy"], history.cumulative("bytes")
     out = {
         "accuracy_last": last_mean(accuracy, LAST),
-        "noise_last": measure_noise(accuracy),
-        "best_accuracy": np.nanmax(accuracy, axis=1),
+        "noise_last": fill_diverged(history, measure_noise(accuracy), 1.0),
+        "best_accuracy": find_best(history),
         "cohort": (history.selections >= 0).sum(-1).mean(1),
         "bytes": paid[:, -1],
         "selection_bytes": history.cumulative("selection_bytes_down", "selection_bytes_up")[:, -1],
