@@ -1114,8 +1114,22 @@ def test_ablations_on_few_examples_do_not_judge_what_is_chosen():
     lacking = {name for name, claim in claims.items() if claim.lacks}
     assert len(ablated) == 8
     assert ablated - lacking == {"classifier-alone-is-best"}
-    assert lacking - ablated == {"partial-training-beats-whole-on-a-tenth", "partial-training-converges-faster"}
+    with_whole = {"three-times-the-efficiency", "as-accurate-in-a-third-of-the-time", "partial-training-beats-whole"}
+    on_a_tenth = {"partial-training-beats-whole-on-a-tenth", "partial-training-converges-faster"}
+    assert lacking - ablated == with_whole | on_a_tenth
     assert not any(claim.lacks for claim in judged({}, "full").values())
+
+
+def test_runs_that_leave_time_can_support_that_a_third_suffices_but_not_refute_it():
+    name = "as-accurate-in-a-third-of-the-time"
+    for method, early in (
+        (Method(0.5, seconds=13), True),
+        (Method(0.5, seconds=36), False),
+        (Method(seconds=13), False),
+    ):
+        claim = judged({EDS: method})[name]
+        assert claim.lacks.startswith("runs of FedFT-EDS end before") == early, method
+        assert (claim.verdict == YES) == (method == Method(seconds=13))
 
 
 def test_the_best_accuracy_within_a_time_is_read_from_the_rounds_or_from_a_whole_run_that_is_short_enough():

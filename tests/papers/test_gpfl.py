@@ -258,8 +258,10 @@ def test_cost_cifar_and_regret():
     assert judged(gpfl=1.5)["cost-just-above-random"].verdict == NO
     assert not judged()["cost-just-above-random"].lacks
     noisy = judged(blind=1.12)["cost-just-above-random"].lacks
-    assert not judged(gpfl=1.5, blind=1.57)["cost-just-above-random"].lacks, "noise does not hide as much"
-    assert noisy == "programs that do the same work differ by 6.7 % in this study", "1.12 instead of 1.05"
+    assert noisy.startswith("programs that do the same work differ by up to 6.7 % in this study"), (
+        "1.12 instead of 1.05"
+    )
+    assert judged(gpfl=1.5, blind=1.6)["cost-just-above-random"].lacks, "whatever the outcome is"
     assert judged(gpfl=1.5)["pow-d-is-slower"].verdict == NO
     assert judged()["fedcor-is-slowest"].verdict == YES
     assert judged(fedcor=1.1)["fedcor-is-slowest"].verdict == NO
@@ -279,7 +281,8 @@ def test_a_short_run_on_cifar_is_not_judged_and_takes_no_other_claim_with_it():
     conditions = {cell.experiment: short if cell.experiment.startswith(CIFAR) else had for cell in list_cells("small")}
     settled = {claim.id: claim for claim in settle_claims(found, paper.regime, conditions)}
     not_judged = {name for name, claim in settled.items() if claim.verdict == NOT_JUDGED}
-    lacking = {"regret-below-random", "fedcor-is-slowest"}  # whatever the runs had
+    lacking = {"regret-below-random", "fedcor-is-slowest", "fedcor-is-proportional-to-k"}  # whatever the runs had
+    lacking |= {"fedcor-is-proportional-to-k-without-fits"}
     assert not_judged == {"fedcor-worse-than-random", "beats-all-on-cifar"} | lacking
     assert "2 local epochs and" in settled["regret-below-random"].reason
     reason = settled["beats-all-on-cifar"].reason

@@ -400,6 +400,18 @@ def test_an_experiment_has_as_many_seeds_as_the_claim_compares():
     assert settle(4).reason == "4 of at least 5 seeds compared"
 
 
+def test_the_rival_with_fewest_seeds_counts_whichever_is_shown():
+    def lead(by, seeds):
+        return {"here": difference(by + 0.01 * np.arange(seeds), np.zeros(seeds))}
+
+    found = judge_each(ask_larger(), {"many": lead(0.1, 5), "few": lead(0.3, 3)})
+    assert found.effect["pooled"]["seeds"] == 5, "it holds least against the one with many"
+    (claim,) = settle_claims(
+        [make_claim("it", "It is so", "p. 1", found, {}, rests_on=["here"])], REGIME, {"here": ENOUGH}
+    )
+    assert (claim.verdict, claim.reason) == (NOT_JUDGED, "3 of at least 5 seeds compared")
+
+
 def test_a_claim_on_fewer_seeds_than_its_experiments_have_or_on_a_study_with_few_is_not_judged():
     enough = {"here": ENOUGH}
     found = judge(ask_larger(), {"here": difference(0.3 + 0.01 * np.arange(2), np.zeros(2))})

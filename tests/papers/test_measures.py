@@ -2,7 +2,10 @@
 
 import gc
 
-from fedjax_sel.papers.measures import measure_once
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once, settle_history
 
 
 class Run:
@@ -40,3 +43,13 @@ def test_what_was_measured_goes_with_its_history_whose_place_another_may_take():
         assert measure(Run(accuracy)) == accuracy
     gc.collect()
     assert known == {}
+
+
+def test_a_seed_that_diverged_is_neither_steady_nor_as_good_as_it_was():
+    accuracy = np.array([[0.5, 0.7, np.nan, np.nan], [0.5, 0.6, 0.4, np.nan]])
+    alive = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    history = History((0, 1), {"accuracy": accuracy, "alive": alive}, np.zeros((2, 4, 1), int), 5, about={"classes": 4})
+    assert history.diverged.tolist() == [3, 0]
+    settled = settle_history(history)
+    np.testing.assert_array_equal(find_best(settled), [0.25, 0.6])
+    np.testing.assert_array_equal(fill_diverged(settled, np.array([0.0, 0.1]), 1.0), [1.0, 0.1])
