@@ -205,6 +205,13 @@ def test_coverage_tail_and_steadiness_are_read_off_the_runs():
     )
 
 
+def test_pow_d_is_flatter_where_it_selects_some_clients_more_often():
+    some = Method(favourite=100)
+    assert judged([((AS_PUBLISHED, POW_D), some)])["pow-d-is-flatter"].verdict == YES
+    assert judged()["pow-d-is-flatter"].verdict == NO, "as even as Random"
+    assert judged([((AS_PUBLISHED, RANDOM), some)])["pow-d-is-flatter"].verdict == NO
+
+
 def test_fedcor_is_left_out_where_table_2_has_it_as_steady():
     steady = [((AS_PUBLISHED, m), Method(swing=0.001)) for m in (GPFL, FEDCOR)]
     found = judged(steady)["steadiest"]

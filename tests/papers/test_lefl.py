@@ -255,6 +255,13 @@ def test_a_baseline_is_slower_where_it_is_planted_to(method, claim):
     assert verdicts([((HIGH, method), Method(300))])[claim] == NO, "as published only"
 
 
+def test_scaffold_costs_more_bytes_where_it_is_planted_to():
+    claim = "scaffold-costs-more-bytes"
+    assert verdicts([((AS_PUBLISHED, SCAFFOLD), Method(300))])[claim] == YES
+    assert verdicts([((AS_PUBLISHED, SCAFFOLD), FAST)])[claim] == NO
+    assert verdicts([((AS_PUBLISHED, FEDAVG), Method(None))])[claim] == NO, "at most what was spent in vain"
+
+
 def test_a_target_never_reached_counts_one_round_more_than_all_and_the_bytes_of_all():
     never, late = Method(None), Method(400)
     histories = world([((HIGH, FEDAVG), never), ((HIGH, LEFL), late)]).histories

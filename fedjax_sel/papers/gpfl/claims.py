@@ -416,6 +416,10 @@ def judge_counts(histories: Histories) -> list[Claim]:
         for method in (GPFL, FEDCOR)
     )
     longer = {p: difference(most[p], tail[p]) for p in there}
+    even, flat = (
+        {p: measure_cell(histories, p, AS_PUBLISHED, method, "jain") for p in there} for method in (RANDOM, POW_D)
+    )
+    flatter = {p: difference(even[p], flat[p]) for p in there}
     linear = {SENSITIVE: measure_cell(histories, SENSITIVE, THEIRS, GROWING, "most_selected")}
     return [
         make_claim(
@@ -434,6 +438,15 @@ def judge_counts(histories: Histories) -> list[Claim]:
             judge_larger(longer),
             {"GPFL's largest count - FedCor's largest count": describe_differences(longer)},
             rests_on=list_settings(histories, AS_PUBLISHED, partitions=longer),
+        ),
+        make_claim(
+            "pow-d-is-flatter",
+            f"How often clients are selected differs more with Pow-d than with Random (Jain's index is lower; cohorts of "
+            f"{FIGURE_4})",
+            "Fig. 5, section VI-C: 'Pow-d showing a flatter curve'",
+            judge_larger(flatter),
+            {"Random's index - Pow-d's index": describe_differences(flatter)},
+            rests_on=list_settings(histories, AS_PUBLISHED, partitions=flatter),
         ),
         *(
             make_claim(

@@ -73,6 +73,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         *judge_under(judge_noise, AS_PUBLISHED, HIGH, LOW),
         *judge_under(judge_more_bytes, AS_PUBLISHED, HIGH),
         *judge_under(judge_fewer_bytes, AS_PUBLISHED, HIGH),
+        lambda: judge_bytes_of_scaffold(scale, histories),
         lambda: judge_clusters(studies["clusters"], studies["ablation"]),
         lambda: judge_groups(studies["ablation"]),
         *judge_under(judge_combinations, HIGH),
@@ -365,6 +366,22 @@ def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[C
             judge_larger(fewer),
             {f"FedAvg's bytes - LEFL's bytes; {LEAST}": describe_differences(fewer)},
             rests_on=list_settings(names, settings),
+        )
+    ]
+
+
+def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the claim that SCAFFOLD's fewer rounds cost more bytes, as each of them sends twice a model."""
+    names = list(EXPERIMENTS[scale])
+    more = compare_costs(histories, names, "bytes", (AS_PUBLISHED, SCAFFOLD), (AS_PUBLISHED, FEDAVG))
+    return [
+        make_claim(
+            "scaffold-costs-more-bytes",
+            f"SCAFFOLD needs more bytes than FedAvg{say_target(scale) or ' to reach the target'} ({AS_PUBLISHED})",
+            "Table I: '+4.6GB', '+3.7GB' and '+0.52GB'",
+            judge_larger(more),
+            {f"SCAFFOLD's bytes - FedAvg's bytes; {LEAST}": describe_differences(more)},
+            rests_on=list_settings(names, AS_PUBLISHED),
         )
     ]
 
