@@ -441,7 +441,7 @@ def judge_counts(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "pow-d-is-flatter",
-            f"How often clients are selected differs more with Pow-d than with Random (Jain's index is lower; cohorts of "
+            "How often clients are selected differs more with Pow-d than with Random (Jain's index is lower; cohorts of "
             f"{FIGURE_4})",
             "Fig. 5, section VI-C: 'Pow-d showing a flatter curve'",
             judge_larger(flatter),
