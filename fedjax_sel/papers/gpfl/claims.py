@@ -441,8 +441,8 @@ def judge_counts(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "pow-d-is-flatter",
-            f"How often clients are selected differs more with Pow-d than with Random (cohorts of {FIGURE_4}; Jain's index "
-            "is lower)",
+            "How often clients are selected differs more with Pow-d than with Random "
+            f"(cohorts of {FIGURE_4}; Jain's index is lower)",
             "Fig. 5, section VI-C: 'Pow-d showing a flatter curve'",
             judge_larger(flatter),
             {"Random's index - Pow-d's index": describe_differences(flatter)},
