@@ -260,11 +260,6 @@ class Pytree:
                 if is_whole(value) and not field.metadata["range"].whole:
                     object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
         self.__check_init__()
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if field.metadata.get("static") and isinstance(value, list | tuple | dict | set):
-                fixed = to_hashable(f"{title(type(self))}: {field.name}", value)
-                object.__setattr__(self, field.name, fixed)
 
     def replace(self, **changes: Any) -> Self:
         """Returns a copy with some fields changed; the copy is checked."""
@@ -380,25 +375,6 @@ def to_plain(value: Any) -> Any:
     """
     is_scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and not isinstance(value, Tracer)
     return value.item() if is_scalar and value.shape == () and getattr(value.dtype, "kind", "V") in "biuf" else value
-
-
-def to_hashable(where: str, value: Any) -> Any:
-    """Converts a list to a tuple, and the lists in it; returns anything else unchanged.
-
-    Raises:
-      ValueError: it is a dictionary or a set, or holds one.
-
-    >>> to_hashable("at", [1, [2, 3]]), to_hashable("at", "sgd")
-    ((1, (2, 3)), 'sgd')
-    """
-    if isinstance(value, dict | set):
-        pairs = " of pairs" if isinstance(value, dict) else ""
-        raise ValueError(
-            f"{where} is {show(value)}; a static field cannot hold a {type(value).__name__}, as programs are compared "
-            f"by it; give a tuple{pairs}"
-        )
-    nested = isinstance(value, list) or type(value) is tuple
-    return tuple(to_hashable(where, one) for one in value) if nested else value
 
 
 def allows_none(annotation: Any) -> bool:

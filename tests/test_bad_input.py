@@ -477,10 +477,6 @@ REFUSED: list[tuple[str, str]] = [
         "Sized: sizes is array([1., 1.]); a static field cannot hold an array, as programs are",
     ),
     (
-        "Sized(sizes={'a': 1})",
-        "Sized: sizes is {'a': 1}; a static field cannot hold a dict, as programs are compared by",
-    ),
-    (
         "Signals(before={'my.loss': signals.Loss()})",
         "signal 'my.loss': methods get its value as an argument of this na",
     ),

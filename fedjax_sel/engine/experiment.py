@@ -243,7 +243,8 @@ class Experiment(Pytree):
             self.check_personal(data)
         with see("docs/learn/own_selector.md"):
             for selector in list_strategies(self.client_selection):
-                check_signals(selector)
+                if isinstance(selector, ClientSelector):  # and not a signal in a field
+                    check_signals(selector)
             for part in self.parts.values():
                 for one in list_strategies(part):
                     warn_of_misspelt_methods(one)
