@@ -77,9 +77,9 @@ def run_leaderboard(
         studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
-        summary = page.write(
-            scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, numbers, earlier)
-        )
+        named = only if earlier is None else ()  # an earlier leaderboard has cells that `only` does not name
+        again = tell_again(scale, named, add, numbers)
+        summary = page.write(scale, numbers, cells, tidy, studies, out, console, again)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -87,19 +87,15 @@ def run_leaderboard(
     return summary
 
 
-def tell_again(
-    scale: str, only: Sequence[str], add: Sequence[str], seeds: Sequence[int] = (), earlier: object = None
-) -> str:
+def tell_again(scale: str, only: Sequence[str], add: Sequence[str], seeds: Sequence[int] = ()) -> str:
     """Returns the command that runs a leaderboard, with the number of its seeds where it is not the scale's.
-
-    With an earlier leaderboard, cells of it are shown beside those that `only` names, so that all are run.
 
     >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
     "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
     """
     counted = len(seeds) if list(seeds) == list(range(len(seeds))) else 0  # others are for Python
     options = (
-        ("--only", only if earlier is None else ()),
+        ("--only", only),
         ("--add", add),
         ("--seeds", () if counted in (0, SCALES[scale].seeds) else (str(counted),)),
     )

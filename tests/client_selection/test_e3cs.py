@@ -97,6 +97,13 @@ def test_who_cannot_be_reached_has_no_chance(draw):
     assert sorted(members(selector.select(KEY, state, ctx))) == [0, 2]
 
 
+@pytest.mark.parametrize("draw", ["successive", "systematic"])
+def test_no_key_is_used_twice(draw):
+    selector, ctx = E3CS(draw=draw), context(np.ones(5), 3)
+    with jax.debug_key_reuse(True):
+        jax.jit(selector.select)(jax.random.key(3), jnp.zeros(5), ctx)
+
+
 def test_inc_is_greedy_in_the_first_quarter_and_uniform_from_then_on():
     state, selector = jnp.log(jnp.array([1.0, 1, 2, 12])), E3CS(schedule="inc")
     for round, expected in ((0, [0.25, 0.25, 0.5, 1]), (24, [0.25, 0.25, 0.5, 1]), (25, [0.5] * 4), (99, [0.5] * 4)):
