@@ -113,6 +113,17 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", local_only)
 
 
+@pytest.fixture(autouse=True)
+def no_module_stays(tmp_path_factory):
+    """Forgets modules that a test wrote and imported: the next test's `mine.py` is another file of the same name."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_relative_to(tmp_path_factory.getbasetemp()):
+            del sys.modules[name]
+
+
 @pytest.fixture(scope="session")
 def blobs():
     """Returns three classes in the plane: 216 training, 60 test and 24 validation rows."""

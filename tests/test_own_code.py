@@ -149,9 +149,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    for name in ("mine", "broken", "other"):
-        sys.modules.pop(name, None)
+    return tmp_path
 
 
 SMALL = ("iris", "rounds=2", "cohort_size=2", "partition.clients=5", "--seeds", "1")
