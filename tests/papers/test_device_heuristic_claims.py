@@ -228,6 +228,14 @@ def test_a_loss_is_attained_where_it_is_no_higher():
     assert (verdict("loss-at-all"), verdict("loss-at-half", **{PROPOSED: Method(high=0.7)})) == (YES, NO)
 
 
+def test_what_the_set_based_method_attains_is_judged_by_its_own_runs():
+    low = {SET: Method(high=0.78)}  # a loss of 0.22
+    names = ("accuracy-at-half", "loss-at-half", "accuracy-at-all", "loss-at-all")
+    assert [verdict(f"set-based-{name}", at=(0.5,), **low) for name in names] == [NO, NO, YES, YES]
+    assert [verdict(name, at=(0.5,), **low) for name in names] == [YES] * 4
+    assert [verdict(f"set-based-{name}", **{SET: Method(high=0.899)}) for name in names] == [YES, YES, NO, YES]
+
+
 def test_what_is_attained_is_shown_after_fewer_rounds_too():
     found = judged()["accuracy-at-half"]
     assert found.verdict == YES

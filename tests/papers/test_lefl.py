@@ -136,14 +136,14 @@ def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), early
     return out
 
 
-def studies(scale="small", groups=1.0, of_groups=0.01, by_text=0.01, near_groups=0.8, **changes):
+def studies(scale="small", groups=1.0, of_groups=0.01, by_text=0.01, near_groups=0.8, by_chance=0.5, **changes):
     """As JSON has them."""
     clients = {name: cell["partition"]["clients"] for name, cell in list_studied(scale).items()}
     alike = {key: changes[key] for key in ("cka", "early") if key in changes}
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
         "ablation": {
-            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), within=near_groups, m=5, **alike)
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, by_chance), within=near_groups, m=5, **alike)
             | {"entropy_proportional": by_text + 0.001 * JITTER}
             for name in ABLATION[scale]
         },
@@ -177,9 +177,10 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
     said += ["clusters-alike-in-the-first-dense-layer"]
     said += ["as-good-as-the-labels", "groups-are-found", "groups-nearer-in-latent-space"]
     said += ["their-cohorts-hold-all-labels", "their-proportional-cohorts-hold-all-labels"]
+    said += ["their-uniform-cohorts-lack-labels"]
     assert {claim for claim, verdict in got.items() if verdict == YES} == set(said)
     assert {claim for claim, verdict in got.items() if verdict == NO} == set(got) - set(said)
-    assert len(got) == {"smoke": 31, "small": 34, "full": 36}[scale]
+    assert len(got) == {"smoke": 32, "small": 35, "full": 37}[scale]
 
 
 @pytest.mark.parametrize(
@@ -413,6 +414,9 @@ def test_runs_with_unequal_seeds_are_compared_on_those_that_both_have():
         ({"by_text": 0.04}, "their-proportional-cohorts-hold-all-labels", YES),
         ({"by_text": 0.05}, "their-proportional-cohorts-hold-all-labels", OPEN),
         ({"by_text": 0.06}, "their-proportional-cohorts-hold-all-labels", NO),
+        ({"by_chance": 0.06}, "their-uniform-cohorts-lack-labels", YES),
+        ({"by_chance": 0.05}, "their-uniform-cohorts-lack-labels", OPEN),
+        ({"by_chance": 0.04}, "their-uniform-cohorts-lack-labels", NO),
     ],
     ids=str,
 )

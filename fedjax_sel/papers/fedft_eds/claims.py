@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     PAIRS,
     compare,
     compare_all,
+    compare_in,
     compare_with_random,
     find_accuracy,
     judge_advantage,
@@ -44,7 +45,6 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG_RDS,
     FEDPROX,
     FEDPROX_RDS,
-    FRACTIONS,
     FROM_CIFAR100,
     LESS,
     RDS,
@@ -83,7 +83,8 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: judge_partial_training(scale, histories),
         lambda: judge_convergence(scale, histories),
         lambda: [judge_part_alone(histories)],
-        lambda: [judge_stragglers(scale, histories)],
+        lambda: judge_stragglers(scale, histories),
+        lambda: judge_bounds(scale, histories),
         lambda: [judge_gap(scale, histories)],
         lambda: judge_parts(histories),
         lambda: [judge_efficiency(scale, histories, studies["time"]["seconds"])],
@@ -116,6 +117,9 @@ BY_ENTROPY = (
     "examples-beat-batches",
     "margin-is-as-good",
     "fedavg-rds-is-as-efficient",
+    "more-efficient-with-many-clients",
+    "scratch-is-the-lower-bound",
+    "centralised-is-the-upper-bound",
 )
 """Claims about choice by entropy whose runs have a part of the examples at `medium`."""
 
@@ -330,9 +334,7 @@ def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
 
     def judge_against(name: str, text: str, method: str, rivals: Sequence[str]) -> list[Claim]:
         def compare_by(metric: str) -> dict[str, dict[str, Difference]]:
-            found = {rival: compare(histories, method, rival, metric) for rival in rivals}
-            of_few = {rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()}
-            return keep_rivals(of_few)
+            return compare_in(histories, few, {rival: (method, rival) for rival in rivals}, metric)
 
         over = compare_by(BEST)
         return [
@@ -380,34 +382,85 @@ def judge_part_alone(histories: Histories) -> Claim:
     )
 
 
-def judge_stragglers(scale: str, histories: Histories) -> Claim:
-    """Returns the claim on partial training with all clients against the whole model with some of them."""
+def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the claims on partial training with all clients against the whole model with all or some of them."""
     experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
 
-    def compare_by(metric: str) -> dict[str, dict[str, Difference]]:
-        found = {
-            name_fedavg(fraction): {
-                name: subtract(*(find_accuracy(histories, name, m, metric) for m in (EDS, name_fedavg(fraction))))
-                for name in experiments
-                if {(name, EDS), (name, name_fedavg(fraction))} <= histories.keys()
-            }
-            for fraction in FRACTIONS
-        }
-        return keep_rivals(found)
+    def compare_with_shares(method: str, shares: Iterable[str], metric: str) -> dict[str, dict[str, Difference]]:
+        pairs = {name_fedavg(share): (method, name_fedavg(share)) for share in shares}
+        return compare_in(histories, experiments, pairs, metric)
 
-    short = compare_by(BEST)
-    shares = [words for fraction, words in SHARES.items() if name_fedavg(fraction) in short]
-    return make_claim(
-        "beats-stragglers",
-        f"FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {' and '.join(shares)} of the clients",
-        "Table III, section IV-E",
-        *judge_advantage("FedFT-EDS - FedAvg", compare_by),
-        rests_on=name_experiments(short),
+    def judge_over(
+        name: str, text: str, method: str, shares: Mapping[str, str], source: str, label: str
+    ) -> list[Claim]:
+        short = compare_with_shares(method, shares, BEST)
+        words = " and ".join(words for share, words in shares.items() if name_fedavg(share) in short)
+        return [
+            make_claim(
+                name,
+                text.format(words),
+                source,
+                *judge_advantage(label, lambda metric: compare_with_shares(method, shares, metric)),
+                rests_on=name_experiments(short),
+            )
+        ]
+
+    return join(
+        lambda: judge_over(
+            "beats-stragglers",
+            "FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {} of the clients",
+            EDS,
+            SHARES,
+            "Table III, section IV-E",
+            "FedFT-EDS - FedAvg",
+        ),
+        lambda: judge_over(
+            "stragglers-widen-the-gap",
+            "If clients drop out of FedAvg, it falls further behind FedFT-EDS: FedAvg with all clients is more "
+            "accurate than with {} of them",
+            FEDAVG,
+            {share: words for share, words in SHARES.items() if share != "full"},
+            "Table III, section IV-E: 'the performance gap is much enlarged'",
+            "FedAvg with all clients - with some of them",
+        ),
     )
 
 
 SHARES = {"full": "all", "20 %": "a fifth", "10 %": "a tenth"}
-"""Fractions of the clients in words."""
+"""Fractions of FedAvg's clients, those of `FRACTIONS`, in words."""
+
+
+def judge_bounds(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the claims that FedAvg from scratch and centralised training are the bounds of what the methods reach."""
+    few = list_few_experiments(scale, histories)
+    between = (FEDAVG, FEDPROX, FEDAVG_RDS, FEDPROX_RDS, RDS, EDS)
+
+    def judge_bound(name: str, text: str, pairs: Mapping[str, tuple[str, str]], label: str) -> list[Claim]:
+        there = compare_in(histories, few, pairs, BEST)
+        return [
+            make_claim(
+                name,
+                text.format(", ".join(there)),
+                "section IV-C: 'the lower and the upper bound of performance'",
+                *judge_advantage(label, lambda metric: compare_in(histories, few, pairs, metric)),
+                rests_on=name_experiments(there),
+            )
+        ]
+
+    return join(
+        lambda: judge_bound(
+            "scratch-is-the-lower-bound",
+            "FedAvg without pretraining is less accurate than every other method ({})",
+            {method: (method, SCRATCH) for method in between},
+            "the other method - FedAvg without pretraining",
+        ),
+        lambda: judge_bound(
+            "centralised-is-the-upper-bound",
+            "Centralised training is more accurate than every other method ({})",
+            {method: (CENTRAL, method) for method in (SCRATCH, *between)},
+            "centralised training - the other method",
+        ),
+    )
 
 
 def judge_gap(scale: str, histories: Histories) -> Claim:

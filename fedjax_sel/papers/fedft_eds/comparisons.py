@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,15 @@ def compare_all(histories: Histories, first: str, second: str, metric: str = BES
         name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
         for name in list_experiments(histories, first, second)
     }
+
+
+def compare_in(
+    histories: Histories, experiments: Iterable[str], pairs: Mapping[str, tuple[str, str]], metric: str
+) -> dict[str, dict[str, Difference]]:
+    """Returns first minus second of each rival's pair, wherever it was run among these experiments, as `compare`."""
+    every = {rival: compare_all(histories, *pair, metric) for rival, pair in pairs.items()}
+    found = {rival: {n: d for n, d in by.items() if n in experiments} for rival, by in every.items()}
+    return keep_rivals({rival: keep_whole(keep_seeded(by)) for rival, by in found.items()})
 
 
 def keep_seeded(found: Mapping[str, Difference]) -> dict[str, Difference]:

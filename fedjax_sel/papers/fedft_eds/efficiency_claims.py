@@ -17,6 +17,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     name_experiments,
 )
 from fedjax_sel.papers.fedft_eds.methods import (
+    ALL,
     EDS,
     EDS50,
     FEDAVG,
@@ -115,6 +116,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
         relate(EDS50, RDS50, many),
         relate(name_fedavg("10 %"), EDS, many),
     )
+    whole = {rival: found for rival in (FEDAVG, ALL) if (found := relate(EDS, rival, many))}
     asked = (
         (
             "fedavg-rds-is-as-efficient",
@@ -141,7 +143,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             stragglers,
         ),
     )
-    return [
+    claims = [
         make_claim(
             name,
             text,
@@ -153,3 +155,22 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
         for name, text, source, question, found in asked
         if found
     ]
+    if whole:
+        claims.append(
+            make_claim(
+                "more-efficient-with-many-clients",
+                f"With many clients, FedFT-EDS (10 %) has a higher learning efficiency than {' and '.join(whole)} with "
+                "all clients and all of their examples (compared in decades)",
+                "section IV-E, Fig. 7: 'consistently exhibits better learning efficiency'",
+                judge_larger_than_each(whole),
+                {
+                    "efficiency of FedFT-EDS / of the other method": {
+                        f"{name}, against {rival}": describe_factor(d)
+                        for rival, found in whole.items()
+                        for name, d in found.items()
+                    }
+                },
+                rests_on=name_experiments(whole),
+            )
+        )
+    return claims

@@ -253,6 +253,7 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
                 ),
             )
         ),
+        judge_uniform_entropy(study),
     ]
 
 
@@ -290,6 +291,25 @@ def judge_small_entropy(
         fixed=fixed,
     )
 
+
+def judge_uniform_entropy(study: Mapping[str, Any]) -> Claim:
+    """Returns the claim that the labels of uniform cohorts of the 24 clients are far from those of all clients."""
+    entropy = {n: compare_with(np.array(row["entropy_random"]), CLOSE) for n, row in study.items()}
+    return make_claim(
+        "their-uniform-cohorts-lack-labels",
+        "With these 24 clients, the labels of uniform cohorts have a much higher relative entropy to the labels of all "
+        f"clients (above {CLOSE:g} nats)",
+        "Fig. 6, section V: 'a much higher relative relative entropy'",
+        judge_larger(entropy),
+        {"uniform, nats": {n: row["entropy_random"] for n, row in study.items()}},
+        fixed=PLANTED,
+    )
+
+
+PLANTED = (
+    "it follows from the division alone, whatever the models learn: of all sets of five of the 24 clients, 5.9 % have "
+    "one client of each group, the others have at least 0.268 nats, and the mean is 0.426"
+)
 
 CLOSE = 0.05
 """What "close to 0" means at most, in nats; with one pair of labels in five missing, the least is 0.223."""
