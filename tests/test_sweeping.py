@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import History, concat_seeds
 from fedjax_sel.engine.memory import DoesNotFit
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
@@ -25,7 +25,6 @@ from fedjax_sel.report.sweep_figures import plot_sweep
 from fedjax_sel.report.sweeps import build_tidy
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
-from fedjax_sel.runs.sweep.blocks import concat_seeds
 from fedjax_sel.runs.sweep.execute import plan
 from fedjax_sel.runs.sweep.grid import axes_in, combinations, name_combination
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group

@@ -204,20 +204,34 @@ def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None)
     order = sorted(range(len(histories)), key=lambda place: histories[place].seeds[0])
     parts, names = [histories[place] for place in order], [names[place] for place in order]
     check_joinable(parts, names)
+    return concat_seeds(parts, [seed for part in parts for seed in part.seeds])
+
+
+def concat_seeds(parts: Sequence[History], seeds: Sequence[int]) -> History:
+    """Returns the history of these seeds, from the parts of one run that have them; see `join_seeds`.
+
+    Args:
+      parts: at least one, and all the same but for their seeds; of a seed that is in two of them, the later counts.
+      seeds: which, in their order.
+    """
+    at = {seed: row for row, seed in enumerate(seed for part in parts for seed in part.seeds)}
+    rows = np.array([at[seed] for seed in seeds])
+
+    def concatenate(name: str) -> Any:
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[rows], *(getattr(part, name) for part in parts))
+
     parts = add_faults(parts)
-    whole = [name for name in ("variables", "personal") if all(jax.tree.leaves(getattr(part, name)) for part in parts)]
-    return History(
-        seeds=tuple(seed for part in parts for seed in part.seeds),
-        num_clients=parts[0].num_clients,
+    models = [name for name in ("variables", "personal") if all(jax.tree.leaves(getattr(part, name)) for part in parts)]
+    metrics, of_clients = concatenate("metrics"), concatenate("client_metrics")  # in the order of their names
+    without_models = replace(parts[0], variables=None, personal=())
+    return replace(
+        without_models,
+        seeds=tuple(seeds),
+        selections=concatenate("selections"),
+        metrics={name: metrics[name] for name in parts[0].metrics},
+        client_metrics={name: of_clients[name] for name in parts[0].client_metrics},
         about=join_about([part.about for part in parts]),
-        client_rounds=parts[0].client_rounds,
-        labels=parts[0].labels,
-        selections=concatenate([part.selections for part in parts]),
-        metrics={name: concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
-        client_metrics={
-            name: concatenate([part.client_metrics[name] for part in parts]) for name in parts[0].client_metrics
-        },
-        **{name: concatenate([getattr(part, name) for part in parts]) for name in whole},
+        **{name: concatenate(name) for name in models},
     )
 
 
@@ -257,11 +271,6 @@ def describe_shape(history: History) -> dict[str, Any]:
         "metrics of clients": ", ".join(sorted(history.client_metrics)),
         "rounds in which clients were evaluated": history.client_rounds,
     }
-
-
-def concatenate(trees: Sequence[Any]) -> Any:
-    """Returns one pytree of NumPy arrays of several, whose arrays are concatenated along their first axis."""
-    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
 def join_about(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,14 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import check_checkpoints, sweep
-from fedjax_sel.engine.history import History, add_faults
+from fedjax_sel.engine.history import History, concat_seeds
 from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.runs import layout as of_run
@@ -141,7 +138,8 @@ def run_block(
     for i, one in enumerate(block.members):
         if one not in left:
             continue
-        history = concat_seeds([histories[i] for histories in parts], first.seeds)
+        several = [histories[i] for histories in parts]
+        history = several[0] if turns == 1 else concat_seeds(several, first.seeds)
         if turns > 1:
             tell(own[i], "on_train_begin", before_round_0(history))
             tell(own[i], "after_central_iteration", history)
@@ -159,32 +157,6 @@ def before_round_0(history: History) -> History:
     about = {name: value for name, value in history.about.items() if name != "seconds"}
     none = {"metrics": {}, "client_metrics": {}, "client_rounds": (), "variables": None, "personal": ()}
     return replace(history, selections=history.selections[:, :0], about=about, **none)
-
-
-def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
-    """Returns the history of all seeds, from those of several turns; a seed may be in two of them."""
-    if len(parts) == 1:
-        return parts[0]
-    at = {seed: i for i, seed in enumerate(seed for part in parts for seed in part.seeds)}
-    rows = np.array([at[seed] for seed in seeds])
-
-    def together(*leaves):
-        return np.concatenate(leaves)[rows]
-
-    parts = add_faults(parts)
-    about = {**parts[-1].about, "seconds": sum(part.about["seconds"] for part in parts)}
-    return History(
-        seeds,
-        {name: together(*(part.metrics[name] for part in parts)) for name in parts[0].metrics},
-        together(*(part.selections for part in parts)),
-        parts[0].num_clients,
-        about,
-        jax.tree.map(together, *(part.variables for part in parts)),
-        {name: together(*(part.client_metrics[name] for part in parts)) for name in parts[0].client_metrics},
-        parts[0].client_rounds,
-        parts[0].labels,
-        jax.tree.map(together, *(part.personal for part in parts)),
-    )
 
 
 def name_turn(block: Block, seeds: Sequence[int]) -> str:
