@@ -8,8 +8,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import heat
@@ -68,10 +69,7 @@ def plot_curves(
         if ylim:
             ax.set_ylim(*ylim)
         if log:
-            ax.set_xscale("log")
-            ax.xaxis.set_minor_formatter(NullFormatter())
-            ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            ax.xaxis.set_major_formatter("{x:g}")
+            scale_by_decades(ax, "{x:g}")
         if place % columns:
             ax.set_ylabel("")
         if place + columns < len(panels):
@@ -82,6 +80,15 @@ def plot_curves(
         named.values(), named.keys(), fontsize=8, loc="outside lower center", ncols=min(len(named), columns + 2)
     )
     return figure
+
+
+def scale_by_decades(ax: Axes, formatter: str | Formatter) -> None:
+    """Makes an axis of drawn costs logarithmic, with the numbers 1, 2 and 5 of each decade if there are at most two."""
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high <= 100 * low else (1,)))
+    ax.xaxis.set_major_formatter(formatter)
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def plot_comparison(runs: Mapping[str, History], metric: str = "accuracy") -> Figure:

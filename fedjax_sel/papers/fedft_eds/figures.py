@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import figure as mpl
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -33,7 +33,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.judging import subtract
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, StoredCell, need
-from fedjax_sel.report.figures import COLOURS, plot_curves
+from fedjax_sel.report.figures import COLOURS, plot_curves, scale_by_decades
 
 LOOKS = {
     SCRATCH: {"color": "#aaaaaa"},
@@ -133,10 +133,8 @@ def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
             mean, deviation = summarize(value["best_accuracy"])
             marker = "o" if look.get("linestyle") else "s"
             shown[method] = ax.errorbar(spent[-1], mean, deviation, fmt=marker, color=look["color"], capsize=2)
-        ax.set(xscale="log", xlabel="client seconds", xlim=(min(spent) / 2, max(spent) * 2), ylabel="best accuracy")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set(xlabel="client seconds", xlim=(min(spent) / 2, max(spent) * 2), ylabel="best accuracy")
+        scale_by_decades(ax, EngFormatter(sep=""))
         ax.grid(alpha=0.25)
     figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=3)
     return figure
