@@ -1,6 +1,7 @@
 """Runs are compared seed by seed; what is no pair is said."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -93,6 +94,20 @@ def test_rounds_on_a_logarithmic_axis_are_plain_numbers():
     assert shown == ["2", "5", "10", "20", "50"]
     assert not any(tick.get_text() for tick in ax.get_xticklabels(minor=True))
     assert "10\N{NO-BREAK SPACE}%" in ax.get_title()
+
+
+@pytest.mark.parametrize("highest", [0.1, 1.0, 7.0])
+def test_numbers_of_a_logarithmic_axis_do_not_run_into_each_other(highest):
+    joules = np.geomspace(0.002, highest, 3)[None]
+    spent = np.diff(joules, prepend=0)
+    one = History((0,), {"accuracy": np.full((1, 3), 0.5), "joules": spent}, np.zeros((1, 3, 2), int), 10)
+    figure = plot_curves({f"panel {i}": {"uniform": one} for i in range(3)}, x="joules", log=True)
+    figure.canvas.draw()
+    low, high = figure.axes[2].get_xlim()
+    shown = [t for t in figure.axes[2].get_xticklabels() if t.get_text() and low <= t.get_position()[0] <= high]
+    boxes = [tick.get_window_extent() for tick in shown]
+    assert len(boxes) >= 3
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(boxes)), [tick.get_text() for tick in shown]
 
 
 @pytest.mark.parametrize("count", [3, 10])
