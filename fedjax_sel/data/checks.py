@@ -230,6 +230,17 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
     return owner
 
 
+def warn_of_shared(name: str, public: np.ndarray, test: np.ndarray) -> None:
+    """Warns of public examples that are test examples: what selects by them has seen what it is measured on."""
+    known = {example.tobytes() for example in test}
+    if shared := sum(example.tobytes() in known for example in public):
+        warnings.warn(
+            f"{name}: {shared} of {len(public)} public examples are test examples, too; take them from training "
+            "examples (of a source that draws its test examples, with the same seed and share), or from other data",
+            stacklevel=4,
+        )
+
+
 def is_missing(value: object) -> bool:
     """Returns whether a value stands for none: None, NaN, or what pandas has for them.
 
@@ -400,12 +411,14 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     return _int32(what + " examples", x) if x.dtype.itemsize >= 4 else x
 
 
-def check_precision(what: str, given: np.ndarray) -> None:
+def check_precision(what: str, given: np.ndarray, names: Sequence[Any] | None = None) -> None:
     """Raises `ValueError` if a column loses what it varies in as 32-bit floats, as times in milliseconds do.
 
     Args:
       what: name of the numbers in errors.
-      given: the numbers before they are converted, one example a row.
+      given: the numbers before they are converted, one example a row; integers must not be converted to floats either,
+        since a column of floats may vary by rounding.
+      names: of the columns; None: their numbers.
     """
     if not given.size:
         return
@@ -416,9 +429,10 @@ def check_precision(what: str, given: np.ndarray) -> None:
     rounded = ROUNDING * np.abs(before).max(0) if given.dtype.kind == "f" else 0.0
     spread = np.where(spread > np.maximum(rounded, np.finfo(np.float32).tiny), spread, 0)
     if (bad := np.flatnonzero((spread > 0) & (lost > LOST * spread))).size:
+        column = bad[0] if names is None else repr(names[bad[0]])
         raise ValueError(
-            f"{what}: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "
-            "digits in which it varies as 32-bit floats; subtract its mean, or choose another unit"
+            f"{what}: column {column} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses digits "
+            "in which it varies as 32-bit floats; subtract its mean, or choose another unit"
         )
 
 

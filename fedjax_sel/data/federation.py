@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedjax_sel.catalog import see
-from fedjax_sel.data.checks import convert_examples
+from fedjax_sel.data.checks import convert_examples, warn_of_shared
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
@@ -241,6 +241,7 @@ class Federation:
                 f"there are {len(examples)} public examples of shape {theirs[0]} and type {theirs[1]}; at least one is "
                 f"needed, like the examples of {data.name}, of shape {mine[0]} and type {mine[1]}"
             )
+        warn_of_shared(data.name, examples, data.test_x)
         return examples
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:

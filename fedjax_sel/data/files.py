@@ -12,6 +12,7 @@ import numpy as np
 
 from fedjax_sel.data import speech
 from fedjax_sel.data.dataset import Dataset, dataset
+from fedjax_sel.pytree import show
 
 ROWS = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")}
 ROWS |= {"owner", "owner_train", "num_classes"}
@@ -64,6 +65,8 @@ def npz_dataset(
     path = there[0]
     arrays = _read(path)
     if speech.has_audio(arrays):
+        if unread := sorted({"x_train", "x_test", "y_test"} & arrays.keys()):
+            raise ValueError(f"{path} holds recordings and {unread[0]}; test recordings are drawn from all (data.test)")
         x, y, owner = speech.read_recordings(str(path), arrays)
         return dataset(
             path.stem,
@@ -73,7 +76,7 @@ def npz_dataset(
             validation=validation,
             aside=None if own_test else test,
             owner=owner,
-            classes=read_count(arrays, targets),
+            classes=read_count(path, arrays, targets),
             seed=seed,
             targets=targets,
         )
@@ -95,17 +98,24 @@ def npz_dataset(
         validation=validation,
         aside=None if own_test or has_own else test,
         owner=next((arrays[key] for key in (f"owner{suffix}", "owner", "owner_train") if key in arrays), None),
-        classes=read_count(arrays, targets),
+        classes=read_count(path, arrays, targets),
         seed=seed,
         targets=targets,
     )
 
 
-def read_count(arrays: dict[str, np.ndarray], targets: str) -> int | None:
-    """Returns the number of classes that a file gives beside its examples; None: it gives none."""
-    count = arrays.get("num_classes", np.empty(0))
-    counts = targets in ("classes", "tokens") and count.dtype.kind in "iu" and count.size == 1
-    return count.item() if counts else None
+def read_count(path: Path, arrays: dict[str, np.ndarray], targets: str) -> int | None:
+    """Returns the number of classes that a file gives beside its examples; None: it gives none.
+
+    Raises:
+      ValueError: it gives one that is not a whole number.
+    """
+    if targets not in ("classes", "tokens") or "num_classes" not in arrays:
+        return None
+    count = arrays["num_classes"]
+    if count.dtype.kind not in "iu" or count.size != 1:
+        raise ValueError(f"{path}: num_classes is {show(count)}; it must be one integer, as np.int64(10)")
+    return count.item()
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.data.checks import number_labels
+from fedjax_sel.data.checks import check_precision, number_labels
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.pytree import show
 
@@ -154,6 +154,23 @@ def holds_doubles(feature: Any) -> bool:
     return getattr(feature, "dtype", None) == "float64"
 
 
+MODES = ("1", "L", "I", "F", "RGB", "RGBA")
+"""Kinds of images whose numbers are brightness: of one channel, of colours, and of colours and opacity."""
+
+
+def check_modes(name: str, split: Any, column: str) -> None:
+    """Raises `ValueError` if a column has images whose numbers are none of `MODES`, such as places in a palette."""
+    if type(split.features[column]).__name__ != "Image":
+        return
+    modes = {one.mode: i for i, one in reversed(list(enumerate(split[column])))}
+    if odd := [mode for mode in modes if mode not in MODES and not mode.startswith("I;16")]:
+        raise ValueError(
+            f"hf:{name}: image {modes[odd[0]]} of {column!r} has mode {odd[0]!r}, whose numbers are no brightness "
+            "(in 'P', places in the image's own palette); convert all of them, as with "
+            f"cast_column({column!r}, datasets.Image(mode='RGB'))"
+        )
+
+
 def read_split(
     name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None, targets: str = "classes"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -173,6 +190,12 @@ def read_split(
     if words is not None:
         y = number_labels(f"hf:{name}", y, words, "test")
     wide = {"dtype": np.float64} if any(holds_doubles(split.features[column]) for column in examples) else {}
+    check_modes(name, split, examples[0])
+    for column in examples:
+        kind = split.features[column]
+        if type(kind).__name__ == "Value" and kind.dtype.startswith(("int", "uint")):
+            values = np.asarray([one for one in split[column] if one is not None])
+            check_precision(f"hf:{name}", values[:, None], [column])
     table = split.select_columns(examples).with_format("numpy", **wide)[:]  # by default as float32
     columns = [np.asarray(table[column]) for column in examples]
     if columns[0].dtype == object:

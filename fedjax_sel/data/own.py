@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.data.checks import list_values, number_labels
+from fedjax_sel.data.checks import check_precision, list_values, number_labels
 from fedjax_sel.data.dataset import Dataset, Pair, dataset
 from fedjax_sel.pytree import is_real, show
 
@@ -76,6 +76,13 @@ def from_arrays(
                     f"{name}: {what} of client {client!r} have shape {mine.shape[1:]}, those of client "
                     f"{named[0][0]!r} {first.shape[1:]}; {what} must be alike"
                 )
+        if targets == "classes":
+            y = read_texts(f"{name}: labels of client {client!r}", y)
+            if pairs and (y.dtype.kind == "U") != (pairs[0][1].dtype.kind == "U"):
+                raise ValueError(
+                    f"{name}: labels of client {client!r} are {y.dtype}, those of client {named[0][0]!r} "
+                    f"{pairs[0][1].dtype}; all are texts, or all numbers"
+                )
         if pairs and (x.dtype == np.uint8) != (pairs[0][0].dtype == np.uint8):  # images of 0 to 255, and of 0 to 1
             raise ValueError(
                 f"{name}: examples of client {client!r} are {x.dtype}, those of client {named[0][0]!r} "
@@ -85,16 +92,35 @@ def from_arrays(
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
     x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     labels = None
-    if targets == "classes" and y.dtype.kind in "US":
+    if targets == "classes" and y.dtype.kind == "U":
         values = np.unique(y)
         y, labels = np.searchsorted(values, y), tuple(values.tolist())
         test, validation = (
-            (part[0], number_labels(name, part[1], values)) if isinstance(part, tuple | list) else part
+            (part[0], number_labels(name, read_texts(f"{name}: labels", np.asarray(part[1])), values))
+            if isinstance(part, tuple | list)
+            else part
             for part in (test, validation)
         )
     given = {"classes": classes, "seed": seed, "targets": targets}
     made = dataset(name, x, y, test=test, validation=validation, owner=owner, **given)
     return replace(made, owners=tuple(named[number][0] for number in made.owners or ()), labels=labels)
+
+
+def read_texts(what: str, y: np.ndarray) -> np.ndarray:
+    """Returns labels, which have one type of texts if they are texts.
+
+    Raises:
+      ValueError: some are texts, and some are not.
+
+    >>> read_texts("toy", np.array(["cat", "dog"], object)), read_texts("toy", np.array([b"cat"]))
+    (array(['cat', 'dog'], dtype='<U3'), array(['cat'], dtype='<U3'))
+    """
+    if y.dtype.kind == "S":
+        return np.char.decode(y)
+    kinds = {type(one).__name__ for one in y.ravel()} if y.dtype == object else set()
+    if "str" in kinds and len(kinds) > 1:
+        raise ValueError(f"{what} are of several types ({', '.join(sorted(kinds))}); all must be texts, or none")
+    return y.astype(str) if kinds == {"str"} else y
 
 
 def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -172,6 +198,9 @@ def from_frame(
                     f"{name}: {kind}column {bad[0]!r} holds {part[bad[0]].dtype}, not numbers; encode it "
                     "(pandas.get_dummies), or name the columns in features="
                 )
+            for column in chosen:
+                if pd.api.types.is_integer_dtype(part[column]) and not part[column].isna().any():
+                    check_precision(f"{name}{f': {kind[:-2]}' if kind else ''}", part[[column]].to_numpy(int), [column])
             check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
     values = list_values(f"{name}: column {label!r}", frame[label].to_numpy())
     if targets == "classes" and values.dtype.kind == "f" and len(odd := values[values != np.floor(values)]):

@@ -169,7 +169,10 @@ def read_recordings(
       ValueError: the arrays do not fit each other, or a recording cannot be used; the message says which.
     """
     audio, offset, label = (np.asarray(arrays[name]) for name in ("audio", "offset", "label"))
-    rate = check_rate(what, arrays.get("sample_rate", arrays.get("rate")))
+    named = [name for name in ("sample_rate", "rate") if name in arrays]
+    rate, *others = [check_rate(what, arrays.get(name)) for name in named or ["sample_rate"]]
+    if others not in ([], [rate]):
+        raise ValueError(f"{what}: sample_rate is {rate} and rate {others[0]}; leave the wrong one out")
     check_channels(what, audio)
     if label.ndim != 1 or len(label) == 0:
         raise ValueError(f"{what}: label has shape {label.shape}; one label a recording is needed, and one recording")

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedjax_sel.arrays import divide_in_proportion
 from fedjax_sel.devices.profile import UNITS, DeviceProfile, is_possible, say_possible
+from fedjax_sel.pytree import is_real, show
 
 DEVICES = 0x0DE5
 """First word of the random stream, so that no two uses of a seed draw the same numbers."""
@@ -51,8 +52,8 @@ class Uniform:
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
         """Returns the devices of `N` clients."""
-        if not 0 <= self.low <= 1:
-            raise ValueError(f"law Uniform: low is {self.low}; it is a share of the largest value, in [0, 1]")
+        if not (is_real(self.low) and 0 <= self.low <= 1):
+            raise ValueError(f"law Uniform: low is {self.low!r}; it is a share of the largest value, in [0, 1]")
         chance = 1 - stream(seed, clients).random((clients, 4))  # in (0, 1]: no device has rate 0
         return _scale(self, self.low + (1 - self.low) * chance)
 
@@ -86,8 +87,8 @@ class LogNormal:
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
         """Returns the devices of `N` clients."""
-        if not self.spread >= 0:
-            raise ValueError(f"law LogNormal: spread is {self.spread}; a standard deviation is 0 or above")
+        if not (is_real(self.spread) and self.spread >= 0):
+            raise ValueError(f"law LogNormal: spread is {self.spread!r}; a standard deviation is 0 or above")
         return _scale(self, np.exp(self.spread * stream(seed, clients).standard_normal((clients, 4))))
 
 
@@ -152,8 +153,10 @@ def stream(seed: int, clients: int) -> np.random.Generator:
 def _scale(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfile:
     """Returns the law's levels times each client's factors of compute, efficiency, memory and network, `[N, 4]`."""
     for name, unit in UNITS.items():
-        if not is_possible(name, level := getattr(law, name)):
-            raise ValueError(f"law {type(law).__name__}: {name} is {level} {unit}; it must be {say_possible(name)}")
+        level = getattr(law, name)
+        if not (is_real(level) and is_possible(name, level)):
+            given = f"{level} {unit}" if is_real(level) else show(level)
+            raise ValueError(f"law {type(law).__name__}: {name} is {given}; it must be {say_possible(name)}")
     compute, efficiency, memory, network = factor.T
     return DeviceProfile.of(
         compute=law.compute * compute,

@@ -106,7 +106,7 @@ def list_synthetic() -> list[Entry]:
 
 def list_digits() -> list[Entry]:
     """Returns federations of scikit-learn's digits: skewed labels, unequal sizes, and clients that come and go."""
-    public = {"name": "digits", "num_examples": 200, "seed": 1}
+    public = {**DIGITS["data"], "num_examples": 200}  # of the training examples: the seed draws the same split
     unequal = {"partition": {"name": "unequal", "clients": 100, "spread": 1.0}}
     slow = {"devices": {"name": "lognormal", "spread": 1.5}, "deadline": {"seconds": 0.03}}
     diurnal = {"availability": {"name": "diurnal", "period": 24, "mean": 0.5, "depth": 1.0}}
@@ -167,7 +167,7 @@ def list_images() -> list[Entry]:
             "spoken digits, six speakers, ten clients each",
             "speech",
             {"data": speech, **by_owner, "cohort_size": 6},
-            {"name": speech["name"], "num_examples": 500, "seed": 1},
+            {**speech, "num_examples": 500},
         ),
     ]
 

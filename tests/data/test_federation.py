@@ -205,3 +205,10 @@ def test_a_users_rule_must_draw_from_the_generator_that_it_is_given_and_may_retu
     first, again = (Federation(load("iris"), Drawn(own=True)).draw(0) for _ in range(2))
     np.testing.assert_array_equal(first.order, again.order)
     assert first.num_clients == len(load("iris").y)
+
+
+def test_public_examples_that_are_test_examples_are_told(blobs):
+    shared = np.concatenate([blobs.test_x[:3], blobs.x[:5]])
+    with pytest.warns(UserWarning, match="3 of 8 public examples are test examples, too; take them from training"):
+        Federation(blobs, Iid(clients=4), public=shared).draw(0)
+    assert Federation(blobs, Iid(clients=4), public=blobs.x[:5]).draw(0).public_x.shape == (5, 2)

@@ -60,7 +60,9 @@ def test_a_file_says_how_many_classes_there_are(tmp_path):
     ):
         load(f"npz:{saved(tmp_path, x=X, y=labels)}")
     assert load(f"npz:{saved(tmp_path, x=X, y=labels, num_classes=np.array(101))}").classes == 101
-    assert load(f"npz:{saved(tmp_path, x=X, y=Y, num_classes=np.array(['a']))}").classes == Y.max() + 1
+    for count in (np.array(["a"]), np.array(9.0), np.array([9, 9])):
+        with pytest.raises(ValueError, match=r"mine.npz: num_classes is array\(.*; it must be one integer"):
+            load(f"npz:{saved(tmp_path, x=X, y=Y, num_classes=count)}")
     numbers = saved(tmp_path, x=X, y=Y + 0.5, num_classes=np.array(9))
     assert load(f"npz:{numbers}", targets="continuous").classes == 1
     with pytest.raises(ValueError, match="labels"):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import fedjax_sel as fs
 from fedjax_sel.config import build, resolve
@@ -360,6 +361,42 @@ def test_columns_of_numbers_and_images(tmp_path):
     made = fs.load(f"hf:{tmp_path / 'images'}", test=0.0)
     np.testing.assert_array_equal(made.x, [image, 255 - image])
     assert made.x.dtype == np.uint8
+
+
+def test_images_whose_numbers_are_places_in_a_palette_are_refused(tmp_path):
+    colours = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
+    images = [Image.fromarray(one) for one in colours]
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)})
+    save(tmp_path / "palette", {"image": [images[0].convert("P"), images[1].convert("P")], "label": [0, 1]}, features)
+    with pytest.raises(ValueError, match=r"image 0 of 'image' has mode 'P', .* cast_column\('image', datasets.Image"):
+        fs.load(f"hf:{tmp_path / 'palette'}")
+    save(tmp_path / "grey", {"image": [one.convert("L") for one in images], "label": [0, 1]}, features)
+    assert fs.load(f"hf:{tmp_path / 'grey'}", test=0.0).x.shape == (2, 8, 8, 1)
+
+
+@pytest.mark.parametrize("first", [1_700_000_000, 1_700_000_000_000])
+def test_whole_numbers_that_32_bit_floats_do_not_tell_apart_are_refused(tmp_path, first):
+    when = first + np.arange(4) % 2
+    with pytest.raises(ValueError, match=r"table: column 'when' \(from .* loses digits in which it varies"):
+        from_frame(POINTS.assign(when=when), label="y", client="who")
+    with pytest.raises(ValueError, match="table: test: column 'when'"):
+        from_frame(POINTS.assign(when=[0, 1, 0, 1]), label="y", client="who", test=POINTS.assign(when=when))
+    save(tmp_path / "times", {"a": [1.0, 2.0, 3.0, 4.0], "when": when.tolist(), "label": [0, 1, 1, 0]})
+    with pytest.raises(ValueError, match="times: column 'when'"):
+        fs.load(f"hf:{tmp_path / 'times'}")
+    constant = from_frame(POINTS.assign(when=np.full(4, first)), label="y", client="who")
+    np.testing.assert_allclose(constant.x[:, 2], first)
+
+
+def test_labels_of_clients_are_all_texts_or_all_numbers():
+    x = np.zeros((2, 3))
+    with pytest.raises(ValueError, match=r"own: labels of client 1 are <U1, those of client 0 int64; all are texts"):
+        fs.Federation.from_arrays([(x, [0, 1]), (x, ["0", "a"])])
+    with pytest.raises(ValueError, match=r"labels of client 0 are of several types \(int, str\)"):
+        fs.Federation.from_arrays([(x, np.array([0, "a"], object))])
+    of_objects = fs.Federation.from_arrays([(x, np.array(["b", "a"], object)), (x, ["b", "c"])], test=(x, [b"c", b"a"]))
+    assert of_objects.source.labels == ("a", "b", "c")
+    np.testing.assert_array_equal(of_objects.source.test_y, [2, 0])
 
 
 def test_folders_without_labels_or_examples_are_refused(tmp_path):

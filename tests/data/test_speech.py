@@ -251,6 +251,8 @@ def changed(**arrays):
     [
         (changed(sample_rate=None), r"there is no rate \(sample_rate\)"),
         (changed(sample_rate=np.array(-1)), "rate is -1; a whole number"),
+        (changed(rate=np.array(RATE + 1)), f"sample_rate is {RATE} and rate {RATE + 1}; leave the wrong one out"),
+        (changed(x_test=np.zeros(3)), "holds recordings and x_test; test recordings are drawn from all"),
         (changed(offset=np.arange(5)), r"offset is int64 of shape \(5,\); 20 recordings need 21 integers"),
         (changed(offset=np.linspace(0, 9, 21)), "offset is float64 of shape"),
         (changed(audio=np.zeros(500, np.int16)), r"offset runs from 0 to \d+, but audio has 500 samples"),

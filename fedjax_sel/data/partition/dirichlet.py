@@ -22,6 +22,9 @@ class Dirichlet:
     Both sizes and label mixes vary. Flower's `DirichletPartitioner` follows the same law by default. Not to be confused
     with `ClientDirichlet`, where each *client* draws its mix of classes.
 
+    The cuts between clients are rounded down, as in the authors' code: of each class, the first client has half an
+    example less than its share on average, and the last half an example more.
+
     With `balance`, a client that already has `n / N` examples gets none of the later classes, as in the authors' code,
     in FedLab's `hetero_dir` and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
     https://arxiv.org/abs/2102.02079; with `min_examples=10`, it is the "label-dir" of LEFL). The text has no such rule.
