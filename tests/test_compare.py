@@ -10,7 +10,7 @@ from scipy import stats
 
 from fedjax_sel import config
 from fedjax_sel.engine.history import TOTALS, History
-from fedjax_sel.report.budgets import keep_common_rounds, limit_runs, read_budget
+from fedjax_sel.report.budgets import extrapolate_cost, keep_common_rounds, limit_runs, read_budget
 from fedjax_sel.report.compare import (
     choose_metric,
     compare_pairs,
@@ -178,11 +178,12 @@ def test_runs_without_accuracy_are_compared_by_loss_and_an_unknown_metric_is_ref
 
 
 def spend(seeds, accuracy, bytes_a_round):
-    """Each seed's accuracies, and bytes in each round, all downwards."""
+    """Each seed's accuracies, and bytes and FLOPs in each round, all bytes downwards."""
     accuracy = np.asarray(accuracy, float)
     down = np.broadcast_to(np.asarray(bytes_a_round, float), accuracy.shape)
     nothing = {name: np.zeros_like(down) for name in TOTALS["bytes"]}
     metrics = {**nothing, TOTALS["bytes"][0]: down, "accuracy": accuracy, "alive": np.ones_like(accuracy)}
+    metrics |= {"loss": 1 - accuracy, "client_flops": down, "selection_flops": np.zeros_like(down)}
     return History(tuple(seeds), metrics, np.zeros((*accuracy.shape, 2), int), 10)
 
 
@@ -210,14 +211,63 @@ def test_what_a_budget_leaves_open_is_said():
     assert said == [
         "2 spent less than the budget in 2 seeds; what it would have reached is not known, and it counts with what it "
         "reached",
-        "3 was not evaluated within the budget in 1 seed, left out here",
+        "3 has no accuracy within the budget in 1 seed, left out here; its mean is over the others, in which it may "
+        "have spent less a round",
     ]
     assert runs["c"][0].seeds == (0,)
     beyond = spend([0, 1], [[0.4, 0.5, 0.6]] * 2, 99)
-    with pytest.raises(ValueError, match="b was evaluated within bytes, 100 % of run 1 in no seed that both have"):
+    with pytest.raises(ValueError, match="b has no accuracy within bytes, 100 % of run 1 in any seed that both have"):
         limit_runs({"a": (first, CONFIG), "b": (beyond, CONFIG)}, read_budget("bytes=1"))
     with pytest.raises(ValueError, match="a has no seconds, as its clients have no devices"):
         limit_runs({"a": (first, CONFIG)}, read_budget("seconds=1"))
+    apart = spend([2, 3], [[0.4, 0.5, 0.6]] * 2, 10)
+    with pytest.raises(ValueError, match="b has no seed of run 1, whose seeds have the budget"):
+        limit_runs({"a": (first, CONFIG), "b": (apart, CONFIG)}, read_budget("bytes=1"))
+    runs, _ = limit_runs({"a": (first, CONFIG), "c": (dear, CONFIG)}, read_budget("bytes=1"))
+    _, said = compare_pairs(runs, at_budget=True)
+    assert said == ["seeds that 1 has within its budget and 2 has not: 1"]
+
+
+def test_a_target_that_lies_beyond_the_budget_is_not_never_reached():
+    first, other = (spend([0, 1, 2], [[0.1, 0.2, best]] * 2 + [[0.1, 0.5, 0.6]], 10) for best in (0.6, 0.4))
+    runs = {"a": (first, CONFIG), "b": (other, CONFIG)}
+    assert [row[2] for row in rows_of(compare_runs(runs, target=0.5))] == ["3", ">3 (2 of 3 never)"]
+    limited, _ = limit_runs(runs, read_budget("rounds=0.6"))
+    shown = rows_of(compare_runs(limited, target=0.5, at_budget=True))
+    assert [row[2:4] for row in shown] == [["beyond the budget (2 of 3 beyond the budget)", "beyond the budget"]] * 2
+
+
+def test_a_budget_asks_for_the_metric_that_is_compared():
+    """The clients were evaluated in round 3 alone, which one seed of the second run cannot afford."""
+    first, dear = (spend([0, 1], [[0.1, 0.2, 0.3, 0.4]] * 2, cost) for cost in (10, [[10] * 4, [25] * 4]))
+    clients = {"client_accuracy_mean": np.array([[np.nan, np.nan, 0.5, np.nan]] * 2)}
+    runs = {
+        name: (History(one.seeds, {**one.metrics, **clients}, one.selections, 10), CONFIG)
+        for name, one in (("a", first), ("b", dear))
+    }
+    limited, said = limit_runs(runs, read_budget("bytes=1"), "client_accuracy_mean")
+    assert limited["b"][0].seeds == (0,)
+    assert said[0].startswith("1 was last evaluated 1 round before its budget was spent")
+    assert said[1].startswith("2 has no client_accuracy_mean within the budget in 1 seed, left out here")
+    assert len(limit_runs(runs, read_budget("bytes=1"), "bytes")[0]["b"][0].seeds) == 2
+
+
+def test_a_seed_without_a_value_is_left_out_of_a_pair_and_named():
+    """As of the accuracy on a class that a seed's test examples lack."""
+
+    def run(*values):
+        one = history([0, 1, 2], [0.5] * 3)
+        own = np.tile(np.array(values)[:, None], (1, 3))
+        return History(one.seeds, {**one.metrics, "class_accuracy_0": own}, one.selections, 10), CONFIG
+
+    runs = {"a": run(np.nan, 0.25, 0.5), "b": run(np.nan, 0.5, 1.0), "c": run(np.nan, np.nan, np.nan)}
+    table, said = compare_pairs(runs, "class_accuracy_0")
+    assert [row[:3] for row in rows_of(table)] == [["2", "2", "+0.3750"]]
+    assert said == [
+        "seeds without a value of class_accuracy_0 in 1 or 2, left out of the difference: 0",
+        "seeds without a value of class_accuracy_0 in 1 or 3, left out of the difference: 0, 1, 2",
+        "3 is not compared with 1 seed by seed: no seed has a value of class_accuracy_0 in both",
+    ]
 
 
 def test_an_evaluation_that_lags_behind_the_budget_is_said():
@@ -261,6 +311,17 @@ def test_a_picture_at_a_budget_has_the_rounds_that_all_seeds_can_afford():
     runs, _ = limit_runs({"a": (first, CONFIG), "b": (dear, CONFIG)}, read_budget("bytes=1"))
     drawn = keep_common_rounds(runs["b"][0], "accuracy")["accuracy"]
     np.testing.assert_array_equal(drawn, [[0.5, 0.6, np.nan, np.nan]] * 2)
+    spent = keep_common_rounds(runs["b"][0], "bytes")["bytes"]
+    np.testing.assert_array_equal(spent, [[10, 10, np.nan, np.nan], [15, 15, np.nan, np.nan]])
+
+
+def test_what_a_seed_that_diverged_would_have_spent_has_its_first_round_once():
+    """Of 110 bytes in the first round, 100 come before it and do not come back."""
+    spent = np.cumsum([[110.0] + [10.0] * 9] * 4 + [[10.0] * 10], axis=1)
+    diverged = np.array([0, 2, 5, 1, 4])
+    for row, end in zip(spent, diverged, strict=True):
+        row[end or 10 :] = row[(end or 10) - 1]
+    np.testing.assert_allclose(extrapolate_cost(spent, diverged), [200, 200, 200, 1100, 100])
 
 
 def test_where_all_seeds_diverged_there_is_no_target():

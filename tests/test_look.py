@@ -24,6 +24,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.report import doctor
 from fedjax_sel.report.doctor import examine_folder, list_caches
 from fedjax_sel.report.explain import tell_cost
+from fedjax_sel.report.figures import plot_clients
 from fedjax_sel.report.page import Page, draw_selections
 from fedjax_sel.report.quantities import format_about
 from fedjax_sel.runs import layout
@@ -108,6 +109,16 @@ def test_a_page_shows_every_client_where_they_were_evaluated_and_loss_where_targ
     assert f"{values[named[1]][:, -1].mean():.4f}" in shown
     assert shown.count("<img ") == 8
     assert ("final accuracy" in shown) == (of == "accuracy")
+
+
+def test_clients_that_were_evaluated_once_are_a_point():
+    history = a_history()
+    named = [f"client_accuracy_{what}" for what in ("mean", "worst_decile")]
+    values = {name: np.where(np.arange(6) == 5, 0.5, np.nan) * np.ones((2, 1)) for name in named}
+    asked = {"client_metrics": {"accuracy": np.full((2, 1, 7), 0.5)}, "client_rounds": (6,)}
+    left = plot_clients(replace(history, metrics={**history.metrics, **values}, **asked)).axes[0]
+    assert [line.get_marker() for line in left.lines] == ["o", "o"]
+    assert all(tick == round(tick) for tick in left.get_xticks()), left.get_xticks()
 
 
 def test_the_raster_is_the_share_of_seeds_and_beside_it_stand_the_label_counts():
@@ -196,6 +207,9 @@ def test_a_component_is_explained_by_what_its_class_declares():
     assert "alpha = 1.0\n" in said
     assert "seed" not in said.split("fields")[1].split("source")[0]
     assert "did you mean 'entropy'" in refused("explain", "entropi")
+    said = call("explain", "iris").stdout
+    assert said.startswith("data: iris")
+    assert "validation = 0.0\n" in said
 
 
 def test_what_depends_on_a_value_that_must_be_given_is_not_made_up(tmp_path):

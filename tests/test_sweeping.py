@@ -576,6 +576,32 @@ def test_of_one_seed_that_is_left_no_deviation_is_shown():
     assert "accuracy" not in page
 
 
+def test_combinations_of_which_seeds_diverged_come_after_the_others():
+    of = [("fast", 0, 0.95), ("fast", 1, np.nan), ("slow", 0, 0.9), ("slow", 1, 0.9), ("gone", 0, np.nan)]
+    rows = [
+        {"combination": name, "lr": name, "seed": seed, "final_accuracy": value, "best_accuracy": value, "bytes": 1.0}
+        | {"flops": 1.0, "diverged": 2 * np.isnan(value)}
+        for name, seed, value in of
+    ]
+    assert sweeps.rank_combinations(pd.DataFrame(rows), ["lr"])["lr"].tolist() == ["slow", "fast", "gone"]
+
+
+def test_a_mean_of_combinations_is_of_those_that_diverged_nowhere():
+    """Ten values of b; at a = 2 half of them, the hard ones, diverge, and at a = 3 all."""
+    rows = [
+        {"combination": f"{a}-{b}", "a": a, "b": b, "seed": seed, "bytes": 1.0, "flops": 1.0}
+        | {"diverged": int(gone), "final_loss": np.nan if gone else 1.0 + b}
+        for a in (1, 2, 3)
+        for b in range(10)
+        for seed in (0, 1)
+        for gone in [a == 3 or (a == 2 and b >= 5)]
+    ]
+    figure = plot_sweep(pd.DataFrame(rows), ["a", "b"])["loss"]
+    (line,) = figure.axes[0].lines[:1]
+    np.testing.assert_array_equal(np.asarray(line.get_ydata(), float), [3, 3, np.nan])
+    assert figure.axes[0].get_legend().get_texts()[0].get_text() == "mean of 5 of 10; others diverged"
+
+
 def test_the_stopwatch_of_a_sweep_whose_seeds_run_in_turns_has_a_line(tmp_path, monkeypatch):
     in_blocks(monkeypatch, 1)
     swept(tmp_path / "out", "lr=0.01,0.1", "callbacks=[stopwatch]")

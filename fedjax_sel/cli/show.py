@@ -53,7 +53,7 @@ def compare(
     metric = comparison.choose_metric(read, metric)
     limited: list[str] = []
     if budget is not None:
-        read, limited = limit_runs(read, budget)
+        read, limited = limit_runs(read, budget, metric)
     if metric == "accuracy":
         target = comparison.find_reachable_accuracy(read) if target is None else target
     elif target is not None:
@@ -67,7 +67,7 @@ def compare(
         console.print(f"all at one budget of {limit}, seed by seed", soft_wrap=True, highlight=False)
     for line in (*comparison.list_faults(read), *comparison.list_intervals(read), *limited):
         console.print(line, style="yellow", soft_wrap=True, highlight=False)
-    print_wide(comparison.compare_runs(read, metric, target))
+    print_wide(comparison.compare_runs(read, metric, target, at_budget=budget is not None))
     paired, said = comparison.compare_pairs(read, metric, at_budget=budget is not None)
     if paired is not None:
         print_wide(paired)

@@ -80,6 +80,12 @@ class History:
         ended = ~self.metrics["alive"].astype(bool)
         return np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
 
+    @property
+    def shown(self) -> np.ndarray:
+        """Bool[R]: the seeds that figures show, those that did not diverge; all if all did."""
+        finite = self.diverged == 0
+        return finite if finite.any() else ~finite
+
     def __getitem__(self, metric: str) -> np.ndarray:
         """Returns one metric, or one of `TOTALS`, Float[R, T]."""
         if metric in TOTALS:
@@ -169,16 +175,16 @@ class History:
         metric = self.headline if metric is None else metric
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         names = [x] if isinstance(x, str) else list(x)
-        kept = self.diverged == 0 if (self.diverged == 0).any() else np.full(len(self.seeds), True)
+        kept = self.shown
         across = np.arange(1, self.rounds + 1) if x == "round" else np.median(self.cumulative(*names)[kept], axis=0)
-        shown = ~np.isnan(self[metric][kept]).all(axis=0)
-        values = np.asarray(self[metric], np.float64)[kept][:, shown]
+        known = ~np.isnan(self[metric][kept]).all(axis=0)
+        values = np.asarray(self[metric], np.float64)[kept][:, known]
         quantile = np.nanquantile if np.isnan(values).any() else np.quantile  # a hundred times as fast
         low, middle, high = quantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
-        (line,) = ax.plot(across[shown], middle, label=label, marker="o" if shown.sum() == 1 else None)
-        ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        (line,) = ax.plot(across[known], middle, label=label, marker="o" if known.sum() == 1 else None)
+        ax.fill_between(across[known], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         if x == "round" and isinstance(ticks := ax.xaxis.get_major_locator(), MaxNLocator):
-            ticks.set_params(integer=True)
+            ticks.set_params(integer=True, min_n_ticks=1)
         ax.set(xlabel="round" if x == "round" else " + ".join(names).replace("_", " "), ylabel=metric.replace("_", " "))
         return ax
 

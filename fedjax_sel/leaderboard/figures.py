@@ -12,6 +12,7 @@ from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from fedjax_sel.leaderboard.findings import FEWEST_SEEDS
 from fedjax_sel.leaderboard.measures import ACCURACY, COSTS
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
@@ -41,6 +42,7 @@ SHOWN_PROFILES = 6
 def list_figures(tidy: pd.DataFrame) -> list[Figure]:
     """Returns the figures that the table has the numbers for."""
     block = take_block(tidy, PRIMARY)
+    bars = "" if block.values.shape[2] < FEWEST_SEEDS else " Grey bars are 95 % bootstrap intervals."
     out = [
         Figure(
             "gains",
@@ -51,7 +53,7 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
         Figure(
             "front",
             "Accuracy after all rounds against the cost of the whole run, both as multiples of uniform's. No other "
-            "selector is both better and cheaper than one that is filled and numbered. The diamond is uniform.",
+            f"selector is both better and cheaper than one that is filled and numbered. The diamond is uniform.{bars}",
             lambda: draw_fronts(tidy),
         ),
         Figure(
@@ -110,7 +112,7 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     for ax, kind in zip(axes.flat, kinds, strict=False):
         wide = select(tidy, f"{kind} of the run").mean(axis=1).unstack("federation")[list(block.federations)]
         cost = (wide.loc[list(block.selectors)] / wide.loc[BASELINE]).mean(axis=1).to_numpy()
-        fronts.append((ax, *draw_front(ax, block.selectors, value, cost)))
+        fronts.append((ax, *draw_front(ax, block.selectors, value, cost, block.values.shape[2])))
         ax.set_xlabel(f"{kind if kind != 'flops' else 'FLOPs'}, times uniform's")
     for ax in axes.flat[len(kinds) :]:
         ax.set_visible(False)
@@ -122,14 +124,19 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     return figure
 
 
-def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws one panel: points with intervals, the front in colour, its names beside, and the baseline as a diamond.
+def draw_front(
+    ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray, seeds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws one panel: points, the front in colour, its names beside, and the baseline as a diamond.
+
+    The points have bootstrap intervals if there are enough seeds for them.
 
     Returns the points, and which of them are the front from the cheapest on, to be numbered at the panels' final sizes.
     """
     front, here = find_front(value.point, cost), list(names).index(BASELINE)
-    error = np.maximum(np.stack([value.point - value.low, value.high - value.point]), 0)
-    ax.errorbar(cost, value.point, yerr=error, fmt="none", ecolor="0.85", linewidth=1, zorder=1)
+    if seeds >= FEWEST_SEEDS:
+        error = np.maximum(np.stack([value.point - value.low, value.high - value.point]), 0)
+        ax.errorbar(cost, value.point, yerr=error, fmt="none", ecolor="0.85", linewidth=1, zorder=1)
     ax.scatter(cost[~front], value.point[~front], s=22, facecolors="white", edgecolors="0.45", zorder=2)
     ax.scatter(cost[front], value.point[front], s=30, color=COLOURS[2], zorder=3)
     ax.scatter(cost[here], value.point[here], s=34, marker="D", color="black", zorder=4)

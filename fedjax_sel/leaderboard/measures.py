@@ -67,7 +67,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
       baseline: that of the baseline with the same seeds on the same federation.
       facts: the facts about the federation's clients.
     """
-    go_on = partial(extrapolate_cost, diverged=history.diverged, rounds=history.rounds)
+    go_on = partial(extrapolate_cost, diverged=history.diverged)
     out: Rows = []
     for budget in BUDGETS:
         if budget.share * baseline.rounds > history.rounds:  # a variant whose runs are shorter
@@ -80,9 +80,9 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:
         if kind in history:
-            out.append((f"{kind} of the run", "", go_on(running_cost(history, kind)[:, -1]), False))
+            out.append((f"{kind} of the run", "", go_on(running_cost(history, kind)), False))
     for kind, parts in SELECTION.items():
-        out.append((f"selection {kind}", "", go_on(history.cumulative(*parts)[:, -1]), False))
+        out.append((f"selection {kind}", "", go_on(history.cumulative(*parts)), False))
     out += measure_participation(history, facts)
     guessing = {name: 0.0 if name.startswith("spread") else 1 / history.about["classes"] for name in OF_CLIENTS}
     for name, of in OF_CLIENTS.items():

@@ -77,13 +77,13 @@ class Difference:
         return compute_p(bound - self.mean, self.high - self.mean, self.seeds, or_at)
 
     def p_apart(self) -> float:
-        """Returns the two-sided p-value of a mean other than 0, of the paired t test.
+        """Returns the two-sided p-value of a mean other than 0, of the paired t test; NaN if there is no mean.
 
         >>> d = difference(np.array([1.0, 2.0, 3.0]), np.zeros(3))
         >>> round(d.p_apart(), 4), difference(np.ones(2), np.ones(2)).p_apart()
         (0.0742, 1.0)
         """
-        return min(1.0, 2 * min(self.p_above(), self.p_below()))
+        return np.nan if np.isnan(self.mean) else min(1.0, 2 * min(self.p_above(), self.p_below()))
 
 
 def compute_p(distance: float, reach: float, seeds: int, or_at: bool) -> float:

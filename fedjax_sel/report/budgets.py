@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.report.compare import is_cost
 from fedjax_sel.report.quantities import format_count
 
@@ -78,26 +78,29 @@ def find_limit(reference: History, budget: Budget) -> Float[np.ndarray, "R"]:
     A seed in which the reference diverged before counts as if it had gone on to spend as until then.
     """
     by_then = max(1, round(budget.share * reference.rounds))
-    spent = running_cost(reference, budget.kind)[:, by_then - 1]
-    return spent if budget.kind == "rounds" else extrapolate_cost(spent, reference.diverged, by_then)
+    spent = running_cost(reference, budget.kind)[:, :by_then]
+    return spent[:, -1] if budget.kind == "rounds" else extrapolate_cost(spent, reference.diverged)
 
 
-def extrapolate_cost(
-    spent: Float[np.ndarray, "R"], diverged: Int[np.ndarray, "R"], rounds: int
-) -> Float[np.ndarray, "R"]:
-    """Returns what seeds would have spent in these rounds if those that diverged had gone on to spend as until then.
+def extrapolate_cost(spent: Float[np.ndarray, "R T"], diverged: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
+    """Returns what seeds would have spent in all rounds if those that diverged had gone on to spend as until then.
+
+    The first round may have costs that do not come back, such as those of a phase before it; it counts once if there
+    are others.
 
     Args:
-      spent: in these rounds.
+      spent: until each round.
       diverged: the round in which each seed diverged, from 1; 0: it did not.
-      rounds: how many.
     """
-    ended = (diverged > 0) & (diverged < rounds)
-    return np.where(ended, spent * rounds / np.where(ended, diverged, 1), spent)
+    rounds = spent.shape[1]
+    ended, several = (diverged > 0) & (diverged < rounds), diverged > 1
+    first = np.where(several, spent[:, 0], 0.0)
+    rate = (spent[:, -1] - first) / np.where(ended, diverged - several, 1)
+    return np.where(ended, first + rate * (rounds - several), spent[:, -1])
 
 
 def limit_runs(
-    runs: Mapping[str, tuple[History, Any]], budget: Budget
+    runs: Mapping[str, tuple[History, Any]], budget: Budget, metric: str | None = None
 ) -> tuple[dict[str, tuple[History, Any]], list[str]]:
     """Returns runs as they are when the first one's budget is spent, and lines on what could not be limited.
 
@@ -106,9 +109,11 @@ def limit_runs(
     Args:
       runs: the runs, by name.
       budget: of the first run.
+      metric: what is compared; None, or a cost: `headline` says whether a run was evaluated.
 
     Raises:
-      ValueError: a run does not have this cost, or was evaluated within the budget in no seed.
+      ValueError: a run does not have this cost, has no seed of the first one, or was evaluated within the budget in no
+        seed.
     """
     reference = next(iter(runs.values()))[0]
     for name, (history, _) in runs.items():
@@ -119,6 +124,9 @@ def limit_runs(
     limit = dict(zip(reference.seeds, find_limit(reference, budget), strict=True))
     out, said = {}, []
     for number, (name, (history, about)) in enumerate(runs.items(), start=1):
+        if not set(history.seeds) & limit.keys():
+            raise ValueError(f"{name} has no seed of run 1, whose seeds have the budget; leave it out, or add seeds")
+        seen = history.headline if metric is None or is_cost(metric) else metric
         history = take_seeds(history, [seed in limit for seed in history.seeds])
         limits = np.array([limit[seed] for seed in history.seeds])
         cost = running_cost(history, budget.kind)
@@ -130,15 +138,18 @@ def limit_runs(
             )
         within = (cost <= limits[:, None]) & (history["alive"] > 0)
         history = hide_beyond(history, cost > limits[:, None])
-        measured = ~np.isnan(history[history.headline]).all(axis=1)
+        measured = ~np.isnan(history[seen]).all(axis=1)
         if not measured.any():
             raise ValueError(
-                f"{name} was evaluated within {budget.name} of run 1 in no seed that both have; give a larger share"
+                f"{name} has no {seen} within {budget.name} of run 1 in any seed that both have; give a larger share"
             )
         if not measured.all():
             seeds = format_count(int((~measured).sum()), "seed")
-            said.append(f"{number} was not evaluated within the budget in {seeds}, left out here")
-        if lags := find_lags(history[history.headline][measured], within[measured]):
+            said.append(
+                f"{number} has no {seen} within the budget in {seeds}, left out here; its mean is over the others, in "
+                "which it may have spent less a round"
+            )
+        if lags := find_lags(history[seen][measured], within[measured]):
             said.append(
                 f"{number} was last evaluated {lags} before its budget was spent: what it had reached is of then, what "
                 "it cost is of the whole budget; evaluate_every=1 is exact"
@@ -169,11 +180,16 @@ def find_lags(curve: Float[np.ndarray, "R T"], within: Bool[np.ndarray, "R T"]) 
 def keep_common_rounds(history: History, metric: str) -> History:
     """Returns a history without the values of rounds that are within the budget in some of its finite seeds only.
 
-    A median over fewer and fewer seeds is no curve.
+    A median over fewer and fewer seeds is no curve. Rounds after the last that cost anything are beyond the budget.
     """
-    known = ~np.isnan(history[metric][history.diverged == 0])
-    partly = known.any(0) & ~known.all(0)
-    return replace(history, metrics={**history.metrics, metric: np.where(partly, np.nan, history[metric])})
+    values = history[metric]
+    if is_cost(metric):
+        spends = np.arange(history.rounds) * (history["bytes"] + history["flops"] > 0)
+        values = np.where(np.arange(history.rounds) > spends.max(1, keepdims=True), np.nan, values)
+    known = ~np.isnan(values[history.diverged == 0])
+    hidden = np.isnan(values) | (known.any(0) & ~known.all(0))
+    shown = {name: np.where(hidden, np.nan, history[name]) for name in TOTALS.get(metric, (metric,))}
+    return replace(history, metrics={**history.metrics, **shown})
 
 
 def hide_beyond(history: History, beyond: np.ndarray) -> History:

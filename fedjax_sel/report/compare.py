@@ -55,7 +55,7 @@ def is_cost(metric: str) -> bool:
 
 
 def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:
-    """Returns each seed's last value of a metric, or the total of a cost."""
+    """Returns each seed's last value of a metric, NaN if it has none, or the total of a cost."""
     return sum_metrics(history, metric) if is_cost(metric) else history.last(metric)
 
 
@@ -99,7 +99,10 @@ def list_faults(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
 
 
 def compare_runs(
-    runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy", target: float | None = None
+    runs: Mapping[str, tuple[History, dict]],
+    metric: str = "accuracy",
+    target: float | None = None,
+    at_budget: bool = False,
 ) -> Table:
     """Returns a table with one row per run, numbered; runs may differ in rounds and seeds.
 
@@ -108,6 +111,7 @@ def compare_runs(
       metric: what is compared.
       target: accuracy; with it the table has the rounds and bytes (simulated seconds and joules if a run has devices)
         until it is reached, as medians over seeds.
+      at_budget: whether the runs were limited to one budget, beyond which it is not known when they reach the target.
     """
     title = None if target is None else f"target accuracy {target:g} (medians over seeds)"
     several = any((history.diverged == 0).sum() > 1 for history, _ in runs.values())
@@ -123,7 +127,7 @@ def compare_runs(
         out.add_row(
             str(number),
             format_spread(measure_runs(history, metric)[history.diverged == 0], metric),
-            *(() if target is None else format_costs_to(history, target, costs)),
+            *(() if target is None else format_costs_to(history, target, costs, at_budget)),
             *(format_cost(found, cost) for cost in costs),
             format_cost(found, "flops"),
         )
@@ -139,7 +143,7 @@ def compare_pairs(
 ) -> tuple[Table | None, list[str]]:
     """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
-    A difference is that of the runs' values of `metric` (`measure_runs`), over the seeds that both runs have and that
+    A difference is that of the runs' values of `metric` (`measure_runs`), over the seeds that have one in both runs and
     diverged in neither, with the 95 % interval of its mean by Student's t, and the p-value of the paired t test,
     adjusted by Holm's method if there are several tests. The table is None if there is nothing to compare.
 
@@ -163,9 +167,16 @@ def compare_pairs(
         common = find_common_seeds(first, history)
         for mine, theirs, name, whose in ((first, history, number, 1), (history, first, 1, number)):
             if alone := sorted(set(mine.seeds) - set(theirs.seeds)):
-                said.append(f"seeds that {whose} has and {name} has not: {', '.join(map(str, alone))}")
-        if common:
-            rows.append((number, difference(pick_seeds(history, common, metric), pick_seeds(first, common, metric))))
+                has = "has within its budget" if at_budget else "has"
+                said.append(f"seeds that {whose} {has} and {name} has not: {', '.join(map(str, alone))}")
+        values, reference = (pick_seeds(one, common, metric) for one in (history, first))
+        if (lacking := np.isnan(values) | np.isnan(reference)).any():
+            shown = ", ".join(str(seed) for seed, lacks in zip(common, lacking, strict=True) if lacks)
+            said.append(f"seeds without a value of {metric} in 1 or {number}, left out of the difference: {shown}")
+        if not lacking.all():
+            rows.append((number, difference(values[~lacking], reference[~lacking])))
+        elif common:
+            said.append(f"{number} is not compared with 1 seed by seed: no seed has a value of {metric} in both")
         else:
             said.append(f"{number} is not compared with 1 seed by seed: they have no seeds in common that are finite")
     if not rows:
@@ -212,24 +223,31 @@ def pick_seeds(history: History, seeds: Sequence[int], metric: str) -> Float[np.
     return np.asarray([values[history.seeds.index(seed)] for seed in seeds], np.float64)
 
 
-def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
+def format_costs_to(
+    history: History, target: float, costs: Sequence[str] = ("bytes",), at_budget: bool = False
+) -> tuple[str, ...]:
     """Returns rounds and costs to the target as text: medians over seeds, with the number of seeds that never reach it.
 
-    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –.
+    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –. Of a run that was
+    limited to a budget, it is said that the target lies beyond it.
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
     middle = float(np.median(np.where(rounds > history.rounds, np.inf, rounds)))
-    first = f"{middle:g}" if np.isfinite(middle) else f">{history.rounds}"
+    never = BEYOND if at_budget else "never"
+    first = f"{middle:g}" if np.isfinite(middle) else BEYOND if at_budget else f">{history.rounds}"
 
     def format_reached(cost: str) -> str:
         if cost not in history:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
-        return UNITS[cost](middle) if np.isfinite(middle) else "never"
+        return UNITS[cost](middle) if np.isfinite(middle) else never
 
-    first += f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""
+    first += f" ({missed} of {len(rounds)} {never})" if 0 < missed < len(rounds) else ""
     return first, *map(format_reached, costs)
+
+
+BEYOND = "beyond the budget"
 
 
 def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
@@ -246,7 +264,8 @@ def format_value(value: float, metric: str, sign: str = "") -> str:
 
 
 def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:
-    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – for none."""
+    """Returns mean ± standard deviation over the seeds with a value; the mean alone for one seed, – for none."""
+    values = values[~np.isnan(values)]
     if not len(values):
         return "–"
     spread = f" ± {format_value(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""

@@ -14,6 +14,7 @@ from fedjax_sel.config import own
 from fedjax_sel.config.checks import find_components, list_options, list_parameters, to_snake
 from fedjax_sel.config.components import SYNTHETIC, Kind
 from fedjax_sel.config.task import MEASURES
+from fedjax_sel.data import sources
 from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals, Strategy
 from fedjax_sel.pytree import allows_none
 from fedjax_sel.report.catalogue import NO_SOURCE, find_source, list_choices
@@ -72,6 +73,8 @@ def find_parts(name: str) -> list[tuple[str, Any]]:
         return homes
     if name in SYNTHETIC:
         return [("data", SYNTHETIC[name])]
+    if name in sources.available():
+        return [("data", sources.load)]
     inner = {
         one: (place, made)
         for key, kind in reversed(config.KINDS.items())
@@ -81,7 +84,7 @@ def find_parts(name: str) -> list[tuple[str, Any]]:
     if name not in inner:
         with see("`fedjax-sel list`"):
             known = {one for kind in kinds.values() for one in kind.available()}
-            check_name("component", name, sorted(known | inner.keys() | SYNTHETIC.keys()))
+            check_name("component", name, sorted(known | inner.keys() | SYNTHETIC.keys() | set(sources.available())))
     return [inner[name]]
 
 

@@ -139,17 +139,20 @@ def plot_clients(history: History) -> Figure:
     the right one shows all clients of all seeds at the last evaluation.
     """
     of = history.headline
-    kept = history.diverged == 0 if (history.diverged == 0).any() else np.full(len(history.seeds), True)
+    kept = history.shown
     figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.6), layout="constrained", width_ratios=(3, 2))
     at = np.asarray(history.client_rounds)
     for i, (what, label) in enumerate((("mean", "mean"), ("worst_decile", "worst tenth"))):
         if f"client_{of}_{what}" not in history.metrics:  # nobody has said which values are the worst
             continue
         values = history[f"client_{of}_{what}"][kept][:, at - 1]
-        left.plot(at, np.median(values, axis=0), color=COLOURS[2 * i], label=label)
+        middle = np.median(values, axis=0)
+        alone = "o" if np.isfinite(middle).sum() == 1 else None
+        left.plot(at, middle, color=COLOURS[2 * i], label=label, marker=alone)
         low, high = np.quantile(values, [0.1, 0.9], axis=0)
         left.fill_between(at, low, high, color=COLOURS[2 * i], alpha=0.15, linewidth=0)
     left.set(xlabel="round", ylabel=f"client {of}")
+    left.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     left.legend(fontsize=8)
     last = history.client_metrics[of][kept][:, -1]
     right.hist(last[np.isfinite(last)], bins=20, color=COLOURS[0])

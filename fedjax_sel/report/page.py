@@ -147,9 +147,10 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
         yield f"{of} against {curve.x}", curve.caption.format(Of=of.capitalize()), draw_headline(history, curve), False
     if of in history.client_metrics:
         yield f"{of} of clients", CLIENTS.format(Of=of.capitalize()), plot_clients(history), True
+    without = " without those that diverged" if 0 < (history.diverged > 0).sum() < len(history.seeds) else ""
     yield (
         "coverage",
-        "Share of the clients that were selected at least once, mean over seeds.",
+        f"Share of the clients that were selected at least once, mean over seeds{without}.",
         draw_coverage(history),
         False,
     )
@@ -158,7 +159,7 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
     )
     yield (
         "selections",
-        f"Share of the seeds that selected each client in each round{beside}.",
+        f"Share of the seeds that selected each client in each round{without}{beside}.",
         draw_selections(history),
         True,
     )
@@ -176,7 +177,7 @@ def draw_headline(history: History, curve: Curve) -> Figure:
 def draw_coverage(history: History) -> Figure:
     """Returns a figure of the share of clients selected so far against rounds."""
     figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
-    share = coverage(history.selections, history.num_clients).mean(0)
+    share = coverage(history.selections[history.shown], history.num_clients).mean(0)
     ax.step(np.arange(1, history.rounds + 1), share, where="mid", color=COLOURS[5])
     ax.set(xlabel="round", ylabel="clients selected so far", ylim=(0, 1.02))
     ax.grid(alpha=0.25)
@@ -197,7 +198,7 @@ def draw_selections(history: History) -> Figure:
     )
     ax: Any = axes[0][0]
     together = count_together(history.num_clients)
-    share = heat(history.selections, history.num_clients, together)
+    share = heat(history.selections[history.shown], history.num_clients, together)
     high = 1 if together == 1 else max(float(share.max()), 1e-9)
     extent = (0.5, history.rounds + 0.5, history.num_clients - 0.5, -0.5)
     image = ax.imshow(share, aspect="auto", cmap="magma_r", vmin=0, vmax=high, extent=extent, interpolation="nearest")

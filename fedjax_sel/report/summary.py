@@ -97,7 +97,11 @@ def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
 
 
 def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
-    """Returns the mean and standard deviation (over `R - 1`) of the seeds `among`, NaN for none, and all values."""
+    """Returns the mean and standard deviation (over `R - 1`) of the seeds `among` with a value, and all values.
+
+    They are NaN if no seed has a value, as no test example has a class whose accuracy it is.
+    """
+    among = among & ~np.isnan(values)
     if not among.any():
         return {"mean": math.nan, "std": math.nan, "per_seed": values.tolist()}
     with np.errstate(invalid="ignore"):  # older runs may have infinite losses
@@ -203,6 +207,9 @@ def show_figure(name: str, caption: str) -> tuple[str, str]:
     return f"![{caption}](figures/{name}.png)", f"*{caption}*"
 
 
+LEFT_OUT = "they are not in the means and figures."
+
+
 def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about: Mapping[str, Any]) -> str:
     """Returns `report.md` of one run."""
     of = "accuracy" if "final_accuracy" in found else "loss"
@@ -212,7 +219,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         f"# {title}",
         table(("metric", "mean over seeds", "std"), format_rows(found)),
         *(
-            [f"{say_diverged(found['diverged'])}; they are not in the means and figures."]
+            [f"{say_diverged(found['diverged'])}; {LEFT_OUT if count_seeds(found) else 'the figures show them.'}"]
             if "diverged" in found
             else []
         ),

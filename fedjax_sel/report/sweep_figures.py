@@ -34,10 +34,9 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
     name = name_quality(rows)
     for ax, axis in zip(panels[0], axes, strict=True):
         values, others = list_values(rows, axis), [key for key in axes if key != axis]
-        known = group_lines(rows, others)
+        known = group_lines(rows, axis, others)
         for i, (label, of) in enumerate(known):
-            measured: Any = of.groupby(axis, sort=False)
-            at = measured.mean(numeric_only=True).reindex(values)
+            at = of.groupby(axis, sort=False).mean(numeric_only=True).reindex(values)
             places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # side by side
             look: Any = {"color": COLOURS[i], "marker": "o", "markersize": 4, "capsize": 3, "label": label}
             ax.errorbar(places, at[f"final_{name}"], yerr=at[f"final_{name}_std"], **look)
@@ -57,13 +56,22 @@ def name_quality(rows: pd.DataFrame) -> str:
     return "accuracy" if "final_accuracy" in rows else "loss"
 
 
-def group_lines(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Returns the label and rows of each line: a combination of the other axes, or all rows if there are too many."""
+def group_lines(rows: pd.DataFrame, axis: str, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
+    """Returns the label and rows of each line: a combination of the other axes, or the mean if there are too many.
+
+    A mean is of the combinations that are known at each value of `axis` at which any is: a mean over those that did not
+    diverge would be over other combinations at each value.
+    """
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
     known = [(", ".join(map(format_value, key)), of) for key, of in groups]
-    return known if len(known) <= MOST_LINES else [("mean of all", rows)]
+    if len(known) <= MOST_LINES:
+        return known
+    there = rows[rows[f"final_{name_quality(rows)}"].notna()]
+    whole = [of for _, of in known if set(of[axis]) & set(there[axis]) <= set(of[axis][of.index.isin(there.index)])]
+    label = "mean of all" if len(whole) == len(known) else f"mean of {len(whole)} of {len(known)}; others diverged"
+    return [(label, pd.concat(whole) if whole else rows[:0])]
 
 
 def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:

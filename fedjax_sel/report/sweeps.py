@@ -91,11 +91,14 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """Returns the rows of `combine_seeds`, best first: by mean final accuracy, or by loss if there is none.
 
-    Combinations whose seeds all diverged are last.
+    Combinations of which some seeds diverged come after those of which none did: their means are over the seeds that
+    went well. Those whose seeds all diverged are last.
     """
     by = "final_accuracy" if "final_accuracy" in table else "final_loss"
-    ascending = by == "final_loss"
-    return combine_seeds(table, axes).sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
+    rows = combine_seeds(table, axes).assign(unsafe=lambda rows: rows["diverged"] > 0)
+    up = by == "final_loss"
+    ranked = rows.sort_values(["unsafe", by], ascending=[True, up], kind="stable", ignore_index=True)
+    return ranked.drop(columns="unsafe")
 
 
 def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
@@ -168,8 +171,12 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
     return "\n\n".join(parts) + "\n"
 
 
+MEANS = (
+    "mean over seeds, with bars of one standard deviation. A mean of combinations is that of those that diverged at no "
+    "value shown, and its bars are the mean of their deviations."
+)
+
 CAPTIONS = {
-    "accuracy": "Accuracy against each axis: mean over seeds, with bars of one standard deviation. Dashed lines are "
-    "the accuracy of the best round.",
-    "loss": "Loss against each axis: mean over seeds, with bars of one standard deviation.",
+    "accuracy": f"Accuracy against each axis: {MEANS} Dashed lines are the accuracy of the best round.",
+    "loss": f"Loss against each axis: {MEANS}",
 }

@@ -30,6 +30,7 @@ from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
+from fedjax_sel.report.page import draw_all, draw_coverage, draw_selections
 from fedjax_sel.report.summary import build_table, format_rows, render_page, summarize
 from fedjax_sel.runs.layout import read, save
 from fedjax_sel.types import PAD_CLIENT, Cohort
@@ -222,8 +223,36 @@ def test_the_summary_is_over_the_seeds_that_did_not_diverge_and_names_the_others
     table = build_table("a run", found)
     assert table.caption == say_diverged(found["diverged"])
     assert table.columns[1].header == "mean of 2 seeds"
-    assert say_diverged(found["diverged"]) in render_page("a run", found, "m: 1", {})
+    page = render_page("a run", found, "m: 1", {})
+    assert f"{say_diverged(found['diverged'])}; they are not in the means and figures." in page
+    gone = summarize(made([1, 2, 2]))
+    page = render_page("a run", gone, "m: 1", {})
+    assert f"{say_diverged(gone['diverged'])}; the figures show them." in page
     assert "diverged" not in summarize(made([0, 0, 0]))
+
+
+def test_a_seed_without_a_value_is_in_no_mean():
+    history = made([0, 0, 0])
+    own = np.array([[0.25], [np.nan], [0.75]]) * np.ones(4)
+    found = summarize(replace(history, metrics={**history.metrics, "class_accuracy_0": own}))
+    assert found["final_class_accuracy_0"]["mean"] == 0.5
+    np.testing.assert_allclose(found["final_class_accuracy_0"]["std"], 0.5 / np.sqrt(2))
+    assert np.isnan(found["final_class_accuracy_0"]["per_seed"][1])
+
+
+def test_the_page_shows_whom_the_seeds_selected_that_did_not_diverge():
+    history = made([0, 3, 0])
+    chosen = np.array([[0, 0, 1, 1], [0, 0, -1, -1], [0, 0, 1, 1]])[..., None]
+    whole = replace(history, selections=chosen)
+    (line,) = draw_coverage(whole).axes[0].lines
+    np.testing.assert_array_equal(line.get_ydata(), [0.5, 0.5, 1, 1])
+    raster = draw_selections(whole).axes[0].images[0].get_array()
+    np.testing.assert_array_equal(raster, [[1, 1, 0, 0], [0, 0, 1, 1]])
+    captions = [caption for _, caption, _, _ in draw_all(whole)]
+    assert (
+        sum("seeds without those that diverged" in caption or "round without those" in caption for caption in captions)
+        == 2
+    )
 
 
 @pytest.mark.parametrize("ends", [[1, 3, 0], [1, 1, 2], [1, 1, 1]], ids=str)

@@ -102,11 +102,11 @@ def test_a_budget_is_what_the_baseline_spends_and_dear_rounds_are_cut_off():
 
 
 def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
-    """Its costs are 0 from round 4 on, which must not look like a run that ended before it spent its budget."""
+    """It costs nothing after round 4, which must not look like a run that ended before it spent its budget."""
     baseline, wild = make_history(0.5), make_history(0.9)
-    alive = np.ones((3, ROUNDS), bool)
-    alive[1, 3:] = False
-    metrics = {name: np.where(alive, value, 0) for name, value in wild.metrics.items()}
+    alive, charged = np.ones((2, 3, ROUNDS), bool)
+    alive[1, 3:] = charged[1, 4:] = False  # the round in which it diverges is charged
+    metrics = {name: np.where(charged, value, 0) for name, value in wild.metrics.items()}
     metrics["accuracy"] = np.where(alive, wild["accuracy"], np.nan)
     wild = replace(wild, metrics={**metrics, "alive": alive})
     accuracy, ended = measure_under(wild, baseline, Budget("bytes", 0.5))
@@ -117,11 +117,10 @@ def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
     areas = {name: value for name, _, value, _ in measure(wild, baseline, FACTS)}["area under the curve"]
     np.testing.assert_allclose(areas[1], settle(wild)[1].mean())
     told = {"client_accuracy_mean": wild["accuracy"], "client_accuracy_spread": wild["accuracy"]}
-    wild = replace(wild, metrics={**wild.metrics, **told, "selection_bytes_up": np.where(alive, 1.0, 0.0)})
+    wild = replace(wild, metrics={**wild.metrics, **told, "selection_bytes_up": np.where(charged, 1.0, 0.0)})
     found = {name: value for name, budget, value, _ in measure(wild, baseline, FACTS) if not budget}
-    # It diverged in round 4, before which it spent on 3 rounds.
-    np.testing.assert_allclose(found["bytes of the run"], [110, 33 * ROUNDS / 4, 110])
-    np.testing.assert_allclose(found["selection bytes"], [10, 3 * ROUNDS / 4, 10])
+    np.testing.assert_allclose(found["bytes of the run"], [110] * 3)
+    np.testing.assert_allclose(found["selection bytes"], [10] * 3)
     assert (found["mean over clients"][1], found["spread over clients"][1]) == (0.25, 0.0)
 
 
@@ -370,6 +369,18 @@ def test_every_figure_is_drawn(tidy):
         names.append(figure.name)
         drawn.clear()
     assert names == ["gains", "front", "profiles", "critical"]
+
+
+@pytest.mark.parametrize(("seeds", "drawn"), [(9, False), (10, True)])
+def test_intervals_of_the_front_need_enough_seeds(seeds, drawn):
+    cells = [
+        Cell("one", name, FINISHED, history=make_history(accuracy, seeds=seeds))
+        for name, accuracy in (("uniform", 0.5), ("other", 0.6))
+    ]
+    (front,) = [one for one in list_figures(build_tidy(cells, {"one": make_facts(seeds)})) if one.name == "front"]
+    assert ("Grey bars" in front.caption) == drawn
+    bars = [c for c in front.draw().axes[0].collections if type(c).__name__ == "LineCollection"]
+    assert bool(bars) == drawn
 
 
 def test_an_empty_leaderboard_says_what_is_missing():
