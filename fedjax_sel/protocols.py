@@ -131,8 +131,8 @@ class ExampleSignal(Signal):
 class FeatureSignal(Signal):
     """A value per example, computed from its logits and its features, the inputs of the output layer.
 
-    It is measured for data selectors, in one forward pass with their example signals. The output layer is the model's
-    last `nn.Dense`.
+    It is measured for data selectors, in one forward pass with their example signals. The output layer is the
+    `nn.Dense` whose outputs the model returns, or all of a model that is one affine map, as logistic regression is.
     """
 
     @abstractmethod

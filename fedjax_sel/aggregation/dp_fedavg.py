@@ -43,11 +43,11 @@ class DPFedAvg(Aggregator):
     expected: Scalar | None = param(default=None, above=0, below=math.inf)
 
     def check(self, trainer: LocalTrainer, correction: Correction) -> None:
-        """Raises `ValueError` for a correction that moves the global model itself, by updates as they were."""
-        if overrides(correction, "adjust"):
+        """Raises `ValueError` for a correction that keeps what clients send, which is neither clipped nor noised."""
+        if overrides(correction, "merge") or overrides(correction, "adjust"):
             raise ValueError(
-                f"dp_fedavg clips updates and adds noise to their sum, but {correction!r} moves the global model by "
-                "what neither was done to; use another correction"
+                f"dp_fedavg clips updates and adds noise to their sum, but {correction!r} moves models by what clients "
+                "send as it is; use another correction"
             )
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:

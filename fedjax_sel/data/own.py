@@ -199,7 +199,7 @@ def from_frame(
                     "(pandas.get_dummies), or name the columns in features="
                 )
             for column in chosen:
-                if pd.api.types.is_integer_dtype(part[column]) and not part[column].isna().any():
+                if pd.api.types.is_integer_dtype(part[column]) and not bool(part[column].isna().to_numpy().any()):
                     check_precision(f"{name}{f': {kind[:-2]}' if kind else ''}", part[[column]].to_numpy(int), [column])
             check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
     values = list_values(f"{name}: column {label!r}", frame[label].to_numpy())

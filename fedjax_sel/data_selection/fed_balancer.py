@@ -63,6 +63,10 @@ class FedBalancer(DataSelector):
     previous window: if it is lower, `ltr` rises and `ddlr` falls by a step, otherwise the reverse, within [0, 1]. They
     start at 0 and 1.
 
+    One member with far fewer examples than the others may maximise that ratio alone: one that is done in 0.4 seconds is
+    more a second than ten in 8. Where every cohort has such a member, the others are always late, whatever the ratios;
+    `deadline="fixed"` keeps the experiment's deadline, which `"chosen"` replaces.
+
     The authors' code draws the fraction `p` from the easy examples (`prefer="easy"`) and uses the 80th percentile of a
     client's losses as its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
     examples that clients have recently trained on, takes `LL` and `LH` over all rounds so far, adds noise to the

@@ -1,5 +1,7 @@
 """Multinomial logistic regression."""
 
+from typing import ClassVar
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,8 @@ class LogisticRegression(nn.Module):
     >>> jax.eval_shape(LogisticRegression(classes=3).init_with_output, jax.random.key(0), x)[0].shape
     (2, 3)
     """
+
+    affine: ClassVar[bool] = True
 
     classes: int = 2
 

@@ -36,7 +36,8 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
         values, others = list_values(rows, axis), [key for key in axes if key != axis]
         known = group_lines(rows, axis, others)
         for i, (label, of) in enumerate(known):
-            at = of.groupby(axis, sort=False).mean(numeric_only=True).reindex(values)
+            measured: Any = of.groupby(axis, sort=False).mean(numeric_only=True)
+            at = measured.reindex(values)
             places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # side by side
             look: Any = {"color": COLOURS[i], "marker": "o", "markersize": 4, "capsize": 3, "label": label}
             ax.errorbar(places, at[f"final_{name}"], yerr=at[f"final_{name}_std"], **look)
@@ -65,13 +66,14 @@ def group_lines(rows: pd.DataFrame, axis: str, others: list[str]) -> list[tuple[
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
-    known = [(", ".join(map(format_value, key)), of) for key, of in groups]
+    known: list[tuple[str, Any]] = [(", ".join(map(format_value, key)), of) for key, of in groups]
     if len(known) <= MOST_LINES:
         return known
-    there = rows[rows[f"final_{name_quality(rows)}"].notna()]
-    whole = [of for _, of in known if set(of[axis]) & set(there[axis]) <= set(of[axis][of.index.isin(there.index)])]
+    finite: Any = rows[rows[f"final_{name_quality(rows)}"].notna()]
+    shown = set(finite[axis])
+    whole = [of for _, of in known if set(of[axis]) & shown <= set(of[axis][of.index.isin(finite.index)])]
     label = "mean of all" if len(whole) == len(known) else f"mean of {len(whole)} of {len(known)}; others diverged"
-    return [(label, pd.concat(whole) if whole else rows[:0])]
+    return [(label, pd.concat(whole) if whole else rows.iloc[:0])]
 
 
 def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:

@@ -34,6 +34,11 @@ PREFIXES = ("selection_", "fault_", "client_")
 """Prefixes that the name of a task's metric may not have."""
 
 
+def is_affine(layer: Any) -> bool:
+    """Returns whether a module declares that it is one affine map of its flattened inputs, as logistic regression."""
+    return bool(getattr(type(layer), "affine", False))
+
+
 def is_own_metric(name: str) -> bool:
     """Returns whether a metric of a history is one of the task's own metrics, on the test examples.
 
@@ -222,27 +227,34 @@ class Task(Pytree):
             return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
 
     def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
-        """Returns logits and features, the inputs of the last `nn.Dense`, of examples as stored, in evaluation.
+        """Returns logits and features, the inputs of the last layer, of examples as stored, in evaluation.
+
+        That is the `nn.Dense` whose outputs the model returns as they are, or a model that is such a layer itself
+        (`affine`), as logistic regression is.
 
         Raises:
-          ValueError: the model does not end with an `nn.Dense`.
+          ValueError: the model does not end with one.
         """
         seen: list[tuple[Array, Array]] = []
 
         def note(layer, args, kwargs, context):
             out = layer(*args, **kwargs)
-            if isinstance(context.module, nn.Dense) and context.method_name == "__call__":
+            if context.method_name == "__call__" and (
+                isinstance(context.module, nn.Dense) or is_affine(context.module)
+            ):
                 seen.append((args[0], out))
             return out
 
         with nn.intercept_methods(note):
             logits = self.logits(variables, x)
-        if not seen or seen[-1][1].shape != logits.shape:
+        if not seen or seen[-1][1] is not logits:
             raise ValueError(
-                f"features are the inputs of a last nn.Dense, and {type(self.model).__name__} does not end with one; "
-                "choose a signal that looks at the logits alone, such as OutputGradient or EL2N"
+                "features are the inputs of an nn.Dense whose outputs are the model's, and "
+                f"{type(self.model).__name__} does not end with one; choose a signal that looks at the logits alone, "
+                "such as OutputGradient or EL2N"
             )
-        return logits, seen[-1][0]
+        features = seen[-1][0]
+        return logits, features.reshape(len(features), -1) if is_affine(self.model) else features
 
     def normalize(self, x: Rows) -> Shaped[Array, "b ..."]:
         """Returns examples as the model sees them."""

@@ -203,9 +203,12 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
     assert run_chunk.programs == before
 
 
-def test_feddyn_would_undo_what_makes_updates_private():
-    with pytest.raises(ValueError, match=r"dp_fedavg clips updates .* but FedDyn\(alpha=0.01\) moves the global model"):
-        run(FedDyn(), aggregation=DPFedAvg())
+@pytest.mark.parametrize("correction", [FedDyn(), Scaffold()], ids=repr)
+def test_what_clients_send_beside_their_updates_would_undo_what_makes_those_private(correction):
+    with pytest.raises(
+        ValueError, match=r"dp_fedavg clips updates .* but (FedDyn|Scaffold)\(.*\) moves models by what"
+    ):
+        run(correction, aggregation=DPFedAvg())
 
 
 def test_bad_input():

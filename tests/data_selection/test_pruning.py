@@ -9,6 +9,7 @@ from fedjax_sel import Task, signals
 from fedjax_sel.data_selection.el2n import EL2N
 from fedjax_sel.data_selection.grand import GraNd
 from fedjax_sel.engine.signals import measure_examples
+from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task import Focal, LabelSmoothing
 from fedjax_sel.types import Batch
@@ -57,14 +58,30 @@ def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiat
     assert every[2] == 0
 
 
-def test_features_of_a_model_that_does_not_end_with_a_dense_layer_are_refused():
-    class Scaled(MLP):
+@pytest.mark.parametrize(
+    "change", [lambda x: x[:, :2], lambda x: 5 * jnp.tanh(x), jax.nn.relu], ids=["cut", "cap", "relu"]
+)
+def test_features_of_a_model_that_changes_the_outputs_of_its_dense_layer_are_refused(change):
+    class Changed(MLP):
         def __call__(self, x, *, train=False):
-            return 2 * super().__call__(x, train=train)[:, :2]
+            return change(super().__call__(x, train=train))
 
-    task, x = Task(Scaled(classes=3, hidden=(4,))), jnp.zeros((2, 2))
-    with pytest.raises(ValueError, match=r"Scaled does not end with one; choose a signal that looks at the logits"):
+    task, x = Task(Changed(classes=3, hidden=(4,))), jnp.zeros((2, 2))
+    with pytest.raises(ValueError, match=r"Changed does not end with one; choose a signal that looks at the logits"):
         task.logits_and_features(task.init(KEY, x), x)
+
+
+def test_features_of_logistic_regression_are_its_inputs():
+    x, y = jax.random.normal(KEY, (5, 2, 3)), jnp.array([0, 1, 2, 0, 1])
+    task = Task(LogisticRegression(classes=3))
+    variables = jax.tree.map(lambda leaf: leaf + 0.3 * jnp.arange(leaf.size).reshape(leaf.shape), task.init(KEY, x))
+    logits, features = task.logits_and_features(variables, x)
+    np.testing.assert_array_equal(features, x.reshape(5, 6))
+    norms = signals.GraNd().measure(logits, y, features)
+    for i in range(5):
+        gradient = jax.grad(task.mean_loss)(variables, Batch(x[i : i + 1], y[i : i + 1], jnp.ones(1, bool)))
+        whole = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
+        np.testing.assert_allclose(norms[i], np.linalg.norm(whole), rtol=1e-5)
 
 
 @pytest.mark.parametrize("samples", [EL2N, GraNd])
