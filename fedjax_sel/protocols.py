@@ -135,6 +135,10 @@ class FeatureSignal(Signal):
     `nn.Dense` whose outputs the model returns, or all of a model that is one affine map, as logistic regression is.
     """
 
+    def of_layer(self, has_bias: bool) -> FeatureSignal:
+        """Returns the signal for an output layer with or without a bias; itself by default."""
+        return self
+
     @abstractmethod
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
@@ -161,6 +165,7 @@ class ClientSignal(Signal):
 class GradientSignal(ClientSignal):
     """A value per client, computed from the gradient `∇F_i(w)` of its mean loss over all its examples, without dropout.
 
+    The gradient has at least 32 bits, and 0 for the parts that each client keeps for itself, which nobody may send.
     Where all clients are asked at the global model, the engine adds up gradients in blocks of a client's examples, so
     that a client takes as long as its own examples; all such signals of a round share them.
     """
@@ -171,7 +176,7 @@ class GradientSignal(ClientSignal):
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
         """Returns the value of the client whose examples `batch` holds."""
-        return self.measure_gradient(task.gradient(variables, batch))
+        return self.measure_gradient(widen(task.hide_personal(task.gradient(variables, batch))))
 
 
 class UpdateSignal(Signal):

@@ -211,6 +211,15 @@ def test_the_model_of_a_finished_run_is_used_without_the_code_of_its_strategies(
         _ = opened.config
 
 
+def test_a_callback_whose_file_has_changed_is_named(here):
+    assert call("run", *SMALL, "callbacks=mine.py:Log", "--out", "out").exit_code == 0
+    (here / "mine.py").write_text(MODULE + "\n# changed\n")
+    del sys.modules["mine"]
+    done = call("run", *SMALL, "callbacks=mine.py:Log", "--out", "out")
+    assert done.exit_code == 2, done.output
+    assert "mine.py:Log has changed since" in " ".join(done.stderr.split())
+
+
 def test_a_sweep_over_ones_own_selectors_does_not_mix_two_states_of_their_source(here):
     axis = "client_selection=uniform,mine:Last"
     place = here / "out"

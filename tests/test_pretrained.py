@@ -17,7 +17,7 @@ from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.config.build import build_problem
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.runs import layout, pretrained
+from fedjax_sel.runs import formats, layout, pretrained
 
 
 def flat(variables) -> dict[str, Any]:
@@ -67,6 +67,9 @@ def test_the_folder_of_a_run_gives_its_first_seeds_newest_model(tmp_path):
     first = jax.tree.map(lambda leaf: leaf[0], history.variables)
     assert_same(pretrained.load(tmp_path), first)
     assert pretrained.CHECKPOINTS == layout.CHECKPOINTS
+    formats.save_variables(tmp_path / "alone" / layout.MODELS, history.variables)  # as of a sweep, or joined runs
+    assert_same(pretrained.load(tmp_path / "alone"), first)
+    assert list(pretrained.digest_folder(tmp_path / "alone")) == [str(tmp_path / "alone" / layout.MODELS)]
     pretrained.save(tmp_path / pretrained.FILE, VARIABLES)
     assert_same(pretrained.load(tmp_path), VARIABLES)
 

@@ -126,7 +126,7 @@ class Config(Mapping[str, Any]):
 
     def name_marked(self, key: str) -> str:
         """Returns what a mark (`code` or `digest`) is of: a user's class or function, or files; "" for another key."""
-        *path, mark = key.split(".")
+        *path, mark = find_path(self.values, key)
         if mark not in MARKS:
             return ""
         part: Any = functools.reduce(lambda inner, name: inner[name], path, self.values)
@@ -152,6 +152,20 @@ def write_seeds(seeds: Any) -> int | list[int]:
     """
     seeds = check_seeds(seeds)
     return len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
+
+
+def find_path(config: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the keys, from the outermost on, to the value with a dotted key of `flat`; a key may have dots itself.
+
+    >>> find_path({"callbacks": {"mine.py:Log": {"code": 1}}}, "callbacks.mine.py:Log.code")
+    ['callbacks', 'mine.py:Log', 'code']
+    """
+    for name, value in config.items():
+        if key == name:
+            return [name]
+        if key.startswith(f"{name}.") and isinstance(value, Mapping):
+            return [name, *find_path(value, key.removeprefix(f"{name}."))]
+    return [key]
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,9 +12,9 @@ class GraNd(Pruning):
     """The `max(1, round(fraction · n_i))` examples with the largest gradient norm `‖∇ℓ(x)‖₂`.
 
     By default, the gradient is that of the output layer, which takes a forward pass; for the cross-entropy, its norm is
-    `‖p - y‖₂ √(1 + ‖h‖²)` with the features `h`, where the 1 is the bias's part, which counts even if the layer has
-    none. The paper's gradient is that of all parameters (`layers="all"`), which also takes a backward pass. The paper
-    averages over initial models and prunes once; here, with `turns`, a client averages over its first turns.
+    `‖p - y‖₂ √(1 + ‖h‖²)` with the features `h`, without the 1 if the layer has no bias. The paper's gradient is that
+    of all parameters (`layers="all"`), which also takes a backward pass. The paper averages over initial models and
+    prunes once; here, with `turns`, a client averages over its first turns.
 
     Attributes:
       fraction: fraction of the client's examples to keep, in (0, 1].

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.mistakes import find_place
 from fedjax_sel.pytree import show
 
 
@@ -76,6 +78,17 @@ def needs_variables(callbacks: Sequence[Any]) -> bool:
     return any(bool(getattr(callback, "needs_variables", False)) for callback in callbacks)
 
 
+@contextmanager
+def name_callback(callback: Any, event: str) -> Iterator[None]:
+    """Makes a `ValueError` of the user's own code say in which callback it was raised, and where."""
+    try:
+        yield
+    except ValueError as error:
+        if (place := find_place(error)) == "" or type(error) is not ValueError:
+            raise
+        raise ValueError(f"callback {show(callback)}: {event}: {error} ({place})") from error
+
+
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
     """Calls this method of all callbacks that have it; returns whether any of them answered true."""
     answers = []
@@ -84,7 +97,8 @@ def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
         if method is None and event == "after_central_iteration" and callable(callback):
             method = callback
         if method is not None:
-            answer = method(history)
+            with name_callback(callback, event):
+                answer = method(history)
             if not isinstance(answer, bool | np.bool_ | None):
                 raise ValueError(
                     f"callback {show(callback)}: {event} answered {show(answer)}; it must answer True, which ends the "

@@ -46,7 +46,7 @@ class Recorder:
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Resumes from recorded `arrays`."""
-        self.arrays, self.of_clients = dict(arrays), {}
+        self.arrays, self.of_clients = keep_safe(dict(arrays)), {}
 
     def add(self, arrays: dict[str, np.ndarray]) -> None:
         """Appends a chunk of rounds."""
@@ -58,7 +58,7 @@ class Recorder:
             for name, value in arrays.items()
             if due or not name.startswith(CLIENTS)
         }
-        self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
+        self.arrays = keep_safe(concat_chunks([self.arrays, arrays]) if self.arrays else arrays)
 
     def client_rounds(self, first: int, last: int) -> list[int]:
         """Returns the rounds from `first` to `last - 1`, counted from 0, after which every client is evaluated."""
@@ -76,14 +76,14 @@ class Recorder:
         clients = spread_classes(record.clients, axes=3)
         rounds = self.client_rounds(0, record.client.shape[1])
         measured = self.write_client_metrics(clients, rounds, record.client.shape[1])
-        metrics: dict[str, Any] = {**self.write_metrics(record), **measured}
+        selections = empty_outside(np.asarray(record.client), about["clients"])
         return History(
             seeds,
-            metrics,
-            empty_outside(np.asarray(record.client), about["clients"]),
+            keep_safe({**self.write_metrics(record), **measured}),
+            keep_safe({"selections": selections})["selections"],
             about["clients"],
             about,
-            client_metrics=clients,
+            client_metrics=keep_safe(clients),
             client_rounds=tuple(t + 1 for t in rounds),
             labels=self.labels,
         )
@@ -169,6 +169,13 @@ def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarr
     """Concatenates the records of chunks of rounds; not every chunk has every array."""
     names = dict.fromkeys(name for chunk in chunks for name in chunk)
     return {name: np.concatenate([chunk[name] for chunk in chunks if name in chunk], axis=1) for name in names}
+
+
+def keep_safe(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns arrays that nobody can write to: histories, which callbacks see, share what a run records."""
+    for array in arrays.values():
+        array.setflags(write=False)
+    return arrays
 
 
 def split_history(history: History, experiments: int) -> list[History]:

@@ -348,8 +348,9 @@ def measure_examples(
     by_logits = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
     values: Values = {}
     if by_features:
-        logits, features = task.logits_and_features(variables, x)
-        values = {name: signal.measure(logits, y, features) for name, signal in by_features.items()}
+        logits, features, has_bias = task.logits_and_features(variables, x)
+        of_layer = {name: signal.of_layer(has_bias) for name, signal in by_features.items()}
+        values = {name: signal.measure(logits, y, features) for name, signal in of_layer.items()}
     else:
         logits = task.logits(variables, x)
     values |= {name: signal.measure(logits, y) for name, signal in by_logits.items()}

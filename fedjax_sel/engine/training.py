@@ -241,10 +241,9 @@ def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update,
     """Returns one member's update with personal parts set to 0, and those parts after training, `()` without any."""
     if not task.personal:
         return update, ()
-    shared, moved = task.split_personal(update.delta)
+    _, moved = task.split_personal(update.delta)
     _, before = task.split_personal(received)
-    sent = merge_trees(shared, jax.tree.map(jnp.zeros_like, moved))
-    return replace(update, delta=sent), jax.tree.map(jnp.add, before, moved)
+    return replace(update, delta=task.hide_personal(update.delta)), jax.tree.map(jnp.add, before, moved)
 
 
 def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]) -> Variables:

@@ -146,7 +146,7 @@ def apply_model(
     if mutable:
         options["mutable"] = list(mutable)
     with name_model(model, x):
-        if mask is not None and "mask" not in signature_of(model).parameters:
+        if mask is not None and not takes_mask(model):
             with mask_batch_norms(mask):
                 outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
         else:
@@ -162,6 +162,11 @@ def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = N
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         options["train"] = train
     return options if mask is None else {**options, "mask": mask}
+
+
+def takes_mask(model: Any) -> bool:
+    """Returns whether a model's call takes `mask`, which of the examples count."""
+    return "mask" in signature_of(model).parameters
 
 
 def signature_of(model: Any) -> inspect.Signature:

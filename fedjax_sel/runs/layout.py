@@ -44,7 +44,7 @@ ENVIRONMENTS = "environments.json"
 EXPORTED = "model-seed-"
 """Prefix of exported models in the run's folder."""
 
-MODELS = "models.npz"
+MODELS = pretrained.MODELS
 """The final models of all seeds, each array with a leading axis `R`; written on request."""
 
 

@@ -18,6 +18,9 @@ from fedjax_sel.runs.files import CHECKPOINTS
 from fedjax_sel.types import Variables
 
 FILE = "pretrained.npz"
+MODELS = "models.npz"
+"""Final models of a run, with a leading seed, in its folder."""
+
 """The file of the variables in the folder of a pretraining."""
 
 
@@ -61,7 +64,9 @@ def digest_folder(place: str | Path) -> dict[str, str]:
     path = locate(Path(place).expanduser())
     if str(place) in list_shipped() or path.is_file():
         return {}
-    kept = [path] if path.is_dir() else sorted((Path(place).expanduser() / CHECKPOINTS).glob("round-*"))[-1:]
+    folder = Path(place).expanduser()
+    kept = [path] if path.is_dir() else sorted((folder / CHECKPOINTS).glob("round-*"))[-1:]
+    kept = kept or [one for one in [folder / MODELS] if one.is_file()]
     found = [(str(one), digest_variables(str(place), one.stat().st_mtime_ns)) for one in kept]
     return {name: digest for name, digest in found if digest is not None}
 
@@ -109,6 +114,8 @@ def load(place: str | Path) -> Variables:
     path = locate(place)
     if not path.exists() or (path.is_dir() and not formats.is_orbax(path)):
         kept = Checkpoints(place / CHECKPOINTS).variables() if place.is_dir() else None
+        if kept is None and (place / MODELS).is_file():
+            kept = formats.load_variables(place / MODELS)
         if kept is None:
             raise FileNotFoundError(
                 f"model.pretrained: {place} is neither a file of variables nor the folder of a run that kept some "

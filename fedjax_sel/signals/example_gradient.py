@@ -75,11 +75,12 @@ class OutputGradient(ExampleSignal):
 class LastLayerGradient(FeatureSignal):
     """The gradient of each example's loss w.r.t. the output layer, Float["C (H + 1)"].
 
-    That of the cross-entropy is `(p - y) ⊗ (1, h)`, where `h` are the example's features. A client's values take
-    `L C (H + 1)` numbers.
+    That of the cross-entropy is `(p - y) ⊗ (1, h)`, where `h` are the example's features; without the 1 if the layer
+    has no bias. A client's values take `L C (H + 1)` numbers.
 
     Attributes:
       loss: which loss, as in `Task.loss`; None: the task's.
+      has_bias: whether the layer has a bias; in a run, as the model has it.
 
     >>> LastLayerGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int), jnp.array([[3.0]])).tolist()
     [[-0.5, -1.5, 0.5, 1.5]]
@@ -89,6 +90,7 @@ class LastLayerGradient(FeatureSignal):
     needs_classes: ClassVar[bool] = True
 
     loss: Any = field(default=None, repr=False)
+    has_bias: bool = field(default=True, repr=False, metadata={"static": True})
 
     @property
     def cost(self) -> Cost:
@@ -99,11 +101,15 @@ class LastLayerGradient(FeatureSignal):
         """Returns the signal with the task's loss."""
         return self.replace(loss=choose_loss(task, self.loss))
 
+    def of_layer(self, has_bias: bool) -> LastLayerGradient:
+        """Returns the signal for a layer with or without a bias."""
+        return self.replace(has_bias=has_bias)
+
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
     ) -> Float[Array, "b P"]:
         """Returns the gradient of each example: for each class its bias, then its weights."""
-        inputs = jnp.concatenate([jnp.ones((len(features), 1)), features], axis=1)
+        inputs = jnp.concatenate([jnp.ones((len(features), 1)), features], axis=1) if self.has_bias else features
         return (differentiate(self.loss, logits, y)[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
 
 
@@ -133,10 +139,12 @@ class EL2N(ExampleSignal):
 class GraNd(FeatureSignal):
     """The norm of the gradient of each example's loss w.r.t. the output layer.
 
-    That of the cross-entropy is `‖p - y‖₂ √(1 + ‖h‖²)`, where `h` are the example's features.
+    That of the cross-entropy is `‖p - y‖₂ √(1 + ‖h‖²)`, where `h` are the example's features; without the 1 if the
+    layer has no bias.
 
     Attributes:
       loss: which loss, as in `Task.loss`; None: the task's.
+      has_bias: whether the layer has a bias; in a run, as the model has it.
 
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1, for the output layer.
 
@@ -148,6 +156,7 @@ class GraNd(FeatureSignal):
     needs_classes: ClassVar[bool] = True
 
     loss: Any = field(default=None, repr=False)
+    has_bias: bool = field(default=True, repr=False, metadata={"static": True})
 
     @property
     def cost(self) -> Cost:
@@ -158,12 +167,16 @@ class GraNd(FeatureSignal):
         """Returns the signal with the task's loss."""
         return self.replace(loss=choose_loss(task, self.loss))
 
+    def of_layer(self, has_bias: bool) -> GraNd:
+        """Returns the signal for a layer with or without a bias."""
+        return self.replace(has_bias=has_bias)
+
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
     ) -> Float[Array, "b"]:
         """Returns the norm of each example."""
         output = jnp.linalg.norm(differentiate(self.loss, logits, y), axis=-1)
-        return output * jnp.sqrt(1 + jnp.sum(features**2, axis=-1))
+        return output * jnp.sqrt(float(self.has_bias) + jnp.sum(features**2, axis=-1))
 
 
 class ExampleGradientNorm(ClientSignal):

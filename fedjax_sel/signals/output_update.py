@@ -25,7 +25,8 @@ class OutputUpdate(UpdateSignal):
     Attributes:
       part: `"bias"`; `"weights"`, the mean change of the weights into each class; or `"layer"`, both, flattened.
       layer: path of the output layer, such as `"head"` or `"block/out"`; None: the one called `head`, or the last of
-        the outermost layers `Dense_0`, `Dense_1`, ..., or the model itself.
+        the outermost layers `Dense_0`, `Dense_1`, ... whose outputs no other of them takes, by their number, or the
+        model itself.
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
     Learning", 2024, https://arxiv.org/abs/2310.00198, section 3.
@@ -55,6 +56,11 @@ class OutputUpdate(UpdateSignal):
         return kernel.reshape(-1, bias.shape[0]).mean(0)
 
 
+def is_taken(flat: dict[Any, Any], path: tuple[str, ...], others: list[tuple[str, ...]]) -> bool:
+    """Returns whether another of these layers has as many inputs as this one has outputs."""
+    return any(flat[(*other, "kernel")].shape[0] == len(flat[(*path, "bias")]) for other in others if other != path)
+
+
 def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
     """Returns kernel and bias of the output layer, with the classes on the kernel's last axis.
 
@@ -69,7 +75,8 @@ def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
     layers = {path[:-1] for path in flat if path[-1] == "bias" and (*path[:-1], "kernel") in flat}
     if name is None:
         dense = [path for path in layers if len(path) == 1 and re.fullmatch(r"Dense_\d+", path[0])]
-        dense.sort(key=lambda path: int(path[0].rpartition("_")[2]))
+        # In Dense(3)(relu(Dense(8)(x))), Python makes the outer layer first, so that it is Dense_0.
+        dense = sorted(dense, key=lambda path: (not is_taken(flat, path, dense), int(path[0].rpartition("_")[2])))
         found = [path for path in ((),) if path in layers] + dense + [path for path in (("head",),) if path in layers]
     else:
         found = [path for path in layers if path == tuple(name.split("/"))]

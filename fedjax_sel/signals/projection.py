@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Update, Variables
@@ -42,9 +43,10 @@ class Projection(UpdateSignal):
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
         """Returns the projection of one update on the change that `reference` names."""
-        along = jax.tree.leaves(jax.tree.map(jnp.vdot, update.delta, reference))
+        delta, reference = widen(update.delta), widen(reference)
+        along = jax.tree.leaves(jax.tree.map(jnp.vdot, delta, reference))
         length = jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g**2), reference))
-        own = jax.tree.leaves(jax.tree.map(lambda d: jnp.sum(d**2), update.delta))
+        own = jax.tree.leaves(jax.tree.map(lambda d: jnp.sum(d**2), delta))
         dots, squares, owns = (jnp.stack(part) for part in (along, length, own))
         if self.norm_over == "whole":
             dots, squares, owns = dots.sum(), squares.sum(), owns.sum()

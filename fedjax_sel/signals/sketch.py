@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.task.costs import count_numbers
@@ -46,7 +47,7 @@ def sketch_tree(tree: Variables, k: int | None) -> Float[Array, "k"]:
     if k is None:
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(jnp.float32)
     sketch, start = jnp.zeros(k, jnp.float32), 0
-    for leaf in jax.tree.leaves(tree):
+    for leaf in jax.tree.leaves(widen(tree)):
         bits = hash_places(start, leaf.size)
         signed = jnp.where((bits & 1) == 1, leaf.ravel(), -leaf.ravel())
         sketch += jax.ops.segment_sum(signed, ((bits >> 1) % k).astype(jnp.int32), k)

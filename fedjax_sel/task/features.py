@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from fedjax_sel.data.dataset import Dataset
-from fedjax_sel.models._call import apply_model
+from fedjax_sel.models._call import apply_model, signature_of
 from fedjax_sel.pytree import jit
 from fedjax_sel.task.task import Task
 from fedjax_sel.types import Rows
@@ -31,7 +31,7 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
       task: what is learnt.
       datasets: datasets whose training, test and validation examples are replaced; the first determines their shape.
     """
-    stages = getattr(task.model, "stages", ())
+    stages = getattr(task.model, "stages", ()) if has_stages(task.model) else ()
     end = next((i for i, name in enumerate(stages) if not task.frozen.is_frozen((name,))), len(stages))
     if not end or task.frozen.begin:
         return task, list(datasets)
@@ -53,6 +53,11 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
         replace(d, x=features(d.x), test_x=features(d.test_x), validation_x=features(d.validation_x)) for d in datasets
     ]
     return task.replace(frozen=frozen, shift=0.0, scale=1.0), done
+
+
+def has_stages(model: Any) -> bool:
+    """Returns whether a model runs up to one of its `stages`, by an argument `end`, and on from there, by `begin`."""
+    return {"begin", "end"} <= signature_of(model).parameters.keys() and hasattr(model, "stages")
 
 
 @jit(static_argnames=("end",))

@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from fedjax_sel.catalog import see
 from fedjax_sel.code import describe_changeable
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.mistakes import refuse_global_random_numbers
-from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
+from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model, takes_mask
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
-from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables, split_parts
+from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables, merge_trees, split_parts
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
 from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, Metric, wrap_metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -212,7 +212,13 @@ class Task(Pytree):
         return jax.eval_shape(lambda: self.init(jax.random.key(0), x))
 
     def logits(
-        self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
+        self,
+        variables: Variables,
+        x: Rows,
+        *,
+        train: bool = False,
+        key: PRNGKey | None = None,
+        mask: Bool[Array, "b"] | None = None,
     ) -> Float[Array, "b ..."]:
         """Returns the model's outputs for examples as stored: logits if targets are classes.
 
@@ -221,28 +227,31 @@ class Task(Pytree):
           x: examples.
           train: whether to use dropout, drawn from `key`.
           key: required if `train`.
+          mask: which examples count, for a model that takes it.
         """
         merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
-            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
+            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, mask=mask, **options)
 
-    def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
-        """Returns logits and features, the inputs of the last layer, of examples as stored, in evaluation.
+    def logits_and_features(
+        self, variables: Variables, x: Rows
+    ) -> tuple[Float[Array, "b C"], Float[Array, "b H"], bool]:
+        """Returns logits and features of examples as stored, in evaluation, and whether the last layer has a bias.
 
-        That is the `nn.Dense` whose outputs the model returns as they are, or a model that is such a layer itself
-        (`affine`), as logistic regression is.
+        Features are the inputs of the last layer: the `nn.Dense` whose outputs the model returns as they are, or a
+        model that is such a layer itself (`affine`), as logistic regression is.
 
         Raises:
           ValueError: the model does not end with one.
         """
-        seen: list[tuple[Array, Array]] = []
+        seen: list[tuple[Array, Array, bool]] = []
 
         def note(layer, args, kwargs, context):
             out = layer(*args, **kwargs)
             if context.method_name == "__call__" and (
                 isinstance(context.module, nn.Dense) or is_affine(context.module)
             ):
-                seen.append((args[0], out))
+                seen.append((args[0], out, getattr(context.module, "use_bias", True)))
             return out
 
         with nn.intercept_methods(note):
@@ -253,8 +262,8 @@ class Task(Pytree):
                 f"{type(self.model).__name__} does not end with one; choose a signal that looks at the logits alone, "
                 "such as OutputGradient or EL2N"
             )
-        features = seen[-1][0]
-        return logits, features.reshape(len(features), -1) if is_affine(self.model) else features
+        features, _, has_bias = seen[-1]
+        return logits, features.reshape(len(features), -1) if is_affine(self.model) else features, has_bias
 
     def normalize(self, x: Rows) -> Shaped[Array, "b ..."]:
         """Returns examples as the model sees them."""
@@ -301,6 +310,13 @@ class Task(Pytree):
     def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
         """Splits variables into those that are shared and a client's personal parts (empty if there are none)."""
         return split_parts(variables, self.personal)
+
+    def hide_personal(self, variables: Variables) -> Variables:
+        """Returns variables, or a change or gradient of them, with a client's personal parts set to 0."""
+        if not self.personal:
+            return variables
+        shared, personal = self.split_personal(variables)
+        return merge_trees(shared, jax.tree.map(jnp.zeros_like, personal))
 
     def check_personal(self, x: Rows) -> None:
         """Raises `ValueError` if a personal part is not among the trained variables, or all of them are personal."""
@@ -359,7 +375,8 @@ class Task(Pytree):
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Returns the loss of each of the batch's examples, unweighted; 0 if it does not count."""
-        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y)
+        mask = batch.mask if takes_mask(self.model) else None
+        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key, mask=mask), batch.y)
         return jnp.where(batch.mask, losses, 0.0)
 
     def mean_loss(self, variables: Variables, batch: Batch) -> Float[Array, ""]:
@@ -385,6 +402,11 @@ class Task(Pytree):
             )
         if isinstance(frozen, str):
             raise ValueError(f"fine_tune: frozen is {frozen!r}; it must be a list of parts, as [{frozen!r}]")
+        if self.frozen.names or self.frozen.start:
+            raise ValueError(
+                "fine_tune: the task already starts from pretrained variables, or has frozen parts, which would be "
+                "drawn anew; give all of it in one call"
+            )
         example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32), []
 
         def note(layer, args, kwargs, context):

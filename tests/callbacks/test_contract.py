@@ -83,6 +83,37 @@ def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_pa
     assert (name != "early_stopping") == bool(files(place))
 
 
+def test_a_callback_cannot_change_what_is_recorded(blobs):
+    task = Task.on(LogisticRegression(classes=3), blobs)
+    one, data = Experiment(task, cohort_size=2, rounds=6), Federation(blobs, partition.Iid(clients=4))
+    refused = []
+
+    def spoil(history):
+        for values in (history["accuracy"], history.selections, *history.metrics.values()):
+            try:
+                values[...] = 7
+            except ValueError as error:
+                refused.append(str(error))
+
+    spoilt, plain = (simulate(one, data, chunk=2, callbacks=given) for given in ([spoil], []))
+    assert len(refused) == 3 * (2 + len(plain.metrics))
+    assert "read-only" in refused[0]
+    for name, values in plain.metrics.items():
+        np.testing.assert_array_equal(spoilt[name], values)
+
+
+def test_an_error_of_a_callback_names_it_and_the_line(blobs):
+    task = Task.on(LogisticRegression(classes=3), blobs)
+    one, data = Experiment(task, cohort_size=2, rounds=2), Federation(blobs, partition.Iid(clients=4))
+
+    def add(history):
+        return np.ones(3) + np.ones(4)
+
+    said = r"callback <function .*: after_central_iteration: operands .* \(test_contract.py, line \d+, in add\)"
+    with pytest.raises(ValueError, match=said):
+        simulate(one, data, callbacks=[add])
+
+
 @pytest.mark.parametrize("answer", [3, "done", 0.5, [1]])
 def test_only_true_ends_a_run_and_other_answers_are_refused(blobs, answer):
     task = Task.on(LogisticRegression(classes=3), blobs)

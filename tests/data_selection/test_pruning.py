@@ -1,5 +1,6 @@
 """EL2N and GraNd: scores by hand and by differentiation, what is dropped, and scores that are measured a few times."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,10 +76,23 @@ def test_features_of_logistic_regression_are_its_inputs():
     x, y = jax.random.normal(KEY, (5, 2, 3)), jnp.array([0, 1, 2, 0, 1])
     task = Task(LogisticRegression(classes=3))
     variables = jax.tree.map(lambda leaf: leaf + 0.3 * jnp.arange(leaf.size).reshape(leaf.shape), task.init(KEY, x))
-    logits, features = task.logits_and_features(variables, x)
-    np.testing.assert_array_equal(features, x.reshape(5, 6))
-    norms = signals.GraNd().measure(logits, y, features)
-    for i in range(5):
+    np.testing.assert_array_equal(task.logits_and_features(variables, x)[1], x.reshape(5, 6))
+    check_norms(task, variables, x, y)
+
+
+def test_a_bias_that_the_output_layer_lacks_has_no_part_in_its_gradient():
+    task, x, y = Task(nn.Dense(3, use_bias=False)), jax.random.normal(KEY, (5, 4)), jnp.array([0, 1, 2, 0, 1])
+    variables = task.init(KEY, x)
+    check_norms(task, variables, x, y)
+    found = measure_examples({"last": signals.LastLayerGradient(), "grand": signals.GraNd()}, task, variables, x, y)
+    assert found["last"].shape == (5, 12)
+    np.testing.assert_allclose(jnp.linalg.norm(found["last"], axis=1), found["grand"], rtol=1e-5)
+
+
+def check_norms(task, variables, x, y):
+    """Compares GraNd's norms with those of the gradients of a model that is its output layer alone."""
+    norms = measure_examples({"grand": signals.GraNd()}, task, variables, x, y)["grand"]
+    for i in range(len(x)):
         gradient = jax.grad(task.mean_loss)(variables, Batch(x[i : i + 1], y[i : i + 1], jnp.ones(1, bool)))
         whole = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
         np.testing.assert_allclose(norms[i], np.linalg.norm(whole), rtol=1e-5)

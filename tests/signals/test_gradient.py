@@ -1,5 +1,6 @@
 """Gradients, their noise and the output layer's change, against NumPy."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,3 +121,47 @@ def test_a_head_is_the_output_layer_beside_hidden_layers_that_have_no_name():
     hidden = {"kernel": jnp.ones((4, 7)), "bias": jnp.zeros(7)}
     head = {"kernel": jnp.ones((7, 3)), "bias": jnp.arange(3.0)}
     np.testing.assert_array_equal(of_layer({"params": {"Dense_0": hidden, "head": head}}, "bias"), [0, 1, 2])
+
+
+def test_the_output_layer_is_the_one_whose_outputs_no_other_layer_takes():
+    """In `Dense(3)(relu(Dense(8)(x)))` Python makes the outer layer first."""
+
+    class Inside(nn.Module):
+        @nn.compact
+        def __call__(self, x, *, train=False):
+            return nn.Dense(3)(nn.relu(nn.Dense(8)(x)))
+
+    variables = Task(Inside()).init(jax.random.key(0), X)
+    assert {name: leaf["bias"].shape for name, leaf in variables["params"].items()} == {
+        "Dense_0": (3,),
+        "Dense_1": (8,),
+    }
+    assert signals.OutputUpdate().measure(update(variables["params"]), None).shape == (3,)
+
+
+def test_no_personal_part_is_in_a_gradient_that_is_sent():
+    task = Task(fs.models.MLP(3, hidden=(4,)), personal=("Dense_1",))
+    variables = task.init(jax.random.key(0), X)
+    sent = signals.Gradient().measure(task, variables, batch(13), jax.random.key(0))
+    whole = task.gradient(variables, batch(13))["params"]
+    parts = [np.ravel(leaf) for leaf in jax.tree.leaves(whole["Dense_0"])]
+    lacking = sum(leaf.size for leaf in jax.tree.leaves(whole["Dense_1"]))
+    np.testing.assert_allclose(sent, np.concatenate([*parts, np.zeros(lacking)]), rtol=1e-6)
+    assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(whole["Dense_1"]))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_updates_and_gradients_of_16_bits_are_added_up_in_32(dtype):
+    rng = np.random.default_rng(1)
+    one, other = ({"w": jnp.asarray(100 * rng.normal(size=3000), dtype)} for _ in range(2))
+    wide, along = (np.asarray(tree["w"], np.float64) for tree in (one, other))
+    found = signals.Projection(norm_over="whole", cosine=True).measure(update_of(one), other)
+    cosine = wide @ along / np.linalg.norm(wide) / np.linalg.norm(along)
+    np.testing.assert_allclose(found, cosine, atol=1e-5)
+    exact = signals.Sketch(4).measure(update_of({"w": jnp.asarray(wide, jnp.float32)}), None)
+    np.testing.assert_allclose(signals.Sketch(4).measure(update_of(one), None), exact, rtol=1e-5)
+
+
+def update_of(delta):
+    one = jnp.ones((), int)
+    return Update(delta, one, one, one, jnp.ones(()), jnp.ones(()))

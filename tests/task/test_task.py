@@ -33,6 +33,33 @@ def top_two(outputs, targets):
     return (jax.lax.top_k(outputs, 2)[1] == targets[:, None]).any(-1)
 
 
+def test_a_model_that_takes_the_mask_gets_it_though_it_keeps_no_statistics():
+    """It normalises by the moments of the examples that count."""
+
+    class Centred(MLP):
+        def __call__(self, x, *, train=False, mask=None):
+            counts = jnp.ones(len(x)) if mask is None else mask
+            mean = jnp.sum(counts[:, None] * x, 0, keepdims=True) / counts.sum()
+            return super().__call__(x - mean, train=train)
+
+    task = Task(Centred(classes=3, hidden=(4,)))
+    variables = task.init(jax.random.key(0), X)
+    short = Batch(X[:4], Y[:4], jnp.ones(4, bool))
+    for train in (False, True):
+        losses = task.losses(variables, BATCH, train=train, key=jax.random.key(2) if train else None)
+        np.testing.assert_allclose(losses[:4], task.losses(variables, short, train=train), rtol=1e-5)
+    np.testing.assert_allclose(task.training_losses(variables, BATCH)[0][:4], losses[:4], rtol=1e-5)
+
+
+def test_pretrained_variables_are_not_lost_by_freezing_parts_afterwards():
+    task = Task(MODEL)
+    known = jax.tree.map(lambda leaf: leaf + 7, task.init(jax.random.key(0), X))
+    with pytest.raises(ValueError, match=r"already starts from pretrained variables, .* give all of it in one call"):
+        task.fine_tune(X, pretrained=known).fine_tune(X, frozen=("Dense_0",))
+    with pytest.raises(ValueError, match="give all of it in one call"):
+        task.fine_tune(X, frozen=("Dense_0",)).fine_tune(X, frozen=("Dense_1",))
+
+
 def test_the_default_loss_is_cross_entropy_and_its_gradient_has_no_scatter():
     task = Task(MODEL)
     variables = task.init(jax.random.key(0), X)
