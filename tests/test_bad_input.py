@@ -1380,6 +1380,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits devices=lognormal devices.compute=-1", "law LogNormal: compute is -1.0 FLOP/s; it must be finite and"),
     ("run digits selector=power_of_choice selector.d=1", "see `fedjax-sel explain power_of_choice`"),
     ("run digits task.metrics=[acc]", "did you mean 'accuracy'?"),
+    ("run digits layout=scan layout.clients=2", "layout is 'scan', and layout.clients is given, too; give a name or"),
     ("run digits selector=../mine.py:Mine", "/mine.py (../mine.py, seen from the working directory)"),
     ("run digit", "digits"),
     ("run missing.yaml", "missing.yaml"),

@@ -211,6 +211,28 @@ def test_the_model_of_a_finished_run_is_used_without_the_code_of_its_strategies(
         _ = opened.config
 
 
+def test_a_callback_of_a_file_gets_its_parameters_by_dotted_keys(here):
+    (here / "mine.py").write_text(
+        "class Stop:\n    def __init__(self, last: int = 9):\n        self.last = last\n\n"
+        "    def __call__(self, history):\n        return history.rounds >= self.last\n"
+    )
+    for given in (("callbacks=mine.py:Stop", "callbacks.mine.py:Stop.last=4"), ("callbacks.mine.py:Stop.last=4",)):
+        assert resolve(override({"data": "iris"}, list(given)))["callbacks"]["mine.py:Stop"]["last"] == 4
+
+
+def test_a_list_of_a_model_of_ones_own_needs_no_types(here):
+    (here / "mine.py").write_text(
+        "import flax.linen as nn\n\nclass Bare(nn.Module):\n    classes: int\n    hidden: tuple = (8, 8)\n\n"
+        "    @nn.compact\n    def __call__(self, x, *, train=False):\n        for width in self.hidden:\n"
+        "            x = nn.relu(nn.Dense(width)(x))\n        return nn.Dense(self.classes)(x)\n"
+    )
+    given = [{"data": "iris", "model": {"name": "mine:Bare", **hidden}} for hidden in ({}, {"hidden": [5]})]
+    parameters = [build(resolve(one)).experiment.task.parameters(np.zeros((1, 4), np.float32)) for one in given]
+    assert parameters == [4 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3, 4 * 5 + 5 + 5 * 3 + 3]
+    with pytest.raises(ValueError, match=r"model.hidden is 3; it must be a list"):
+        resolve({"data": "iris", "model": {"name": "mine:Bare", "hidden": 3}})
+
+
 def test_a_callback_whose_file_has_changed_is_named(here):
     assert call("run", *SMALL, "callbacks=mine.py:Log", "--out", "out").exit_code == 0
     (here / "mine.py").write_text(MODULE + "\n# changed\n")

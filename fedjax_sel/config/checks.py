@@ -73,6 +73,8 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
         return value in typing.get_args(option), value
     if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
         return True, coerce_elements(where, value, typing.get_args(option))
+    if option in (tuple, list) and isinstance(value, list | tuple):
+        return True, list(value)
     if typing.get_origin(option) is Mapping and isinstance(value, dict):
         of = typing.get_args(option)[1]
         return True, {str(name): coerce(f"{where}.{name}", one, of) for name, one in value.items()}
@@ -227,6 +229,8 @@ def describe(options: tuple) -> str:
             words.append(f"a list, each {' or '.join(sorted(of))}")
         elif typing.get_origin(option) is typing.Literal:
             words += [repr(value) for value in typing.get_args(option)]
+        elif option in (tuple, list):
+            words.append("a list")
         elif option in WORDS:
             words.append(WORDS[option])
     return " or ".join([*words, *find_components(options)]) or "a value"

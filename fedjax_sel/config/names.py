@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -157,7 +158,7 @@ def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) 
     Raises:
       ValueError: the key is set already, or something along its path has no parameters.
     """
-    *path, last = key.split(".")
+    *path, last = re.split(r"\.(?!py:)", key)  # `mine.py:Log` is one name
     for name in path:
         inner = config.get(name)
         config[name] = {"name": inner} if isinstance(inner, str) else {} if inner is None else inner

@@ -119,6 +119,9 @@ def resolve_public(given: Any) -> dict | None:
 @see("docs/how-to/memory.md")
 def resolve_layout(given: Any) -> str | dict:
     """Returns a layout's name, or its fields."""
+    if isinstance(given, dict) and "name" in given:
+        fields = ", ".join(f"layout.{name}" for name in given if name != "name")
+        raise ValueError(f"layout is {given['name']!r}, and {fields} is given, too; give a name or fields, not both")
     if isinstance(given, dict):
         return complete("layout", "", given, list_parameters(Layout, without=("mesh",)))
     check_name("layout", given, NAMED_LAYOUTS)
