@@ -12,7 +12,7 @@ from flax import nnx, traverse_util
 from jaxtyping import Array, Bool
 
 from fedjax_sel.mistakes import check_accepts
-from fedjax_sel.models._call import MODES, ModelAdapter, is_evaluated
+from fedjax_sel.models._call import MODES, ModelAdapter, is_evaluated, warn_of_modes
 from fedjax_sel.types import PRNGKey, Variables
 
 __all__ = ["FunctionModel", "NNXModel", "from_functions", "from_nnx"]
@@ -50,6 +50,8 @@ class FunctionModel(ModelAdapter):
         """Returns the outputs."""
         takes = inspect.signature(self.compute).parameters
         options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
+        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values()):
+            options["train"] = train
         if "key" in takes:
             options["key"] = None if rngs is None else rngs["dropout"]
         if not hasattr(self, "_like"):
@@ -122,6 +124,7 @@ def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) 
             raise ValueError(
                 f"from_functions: {name} is {function!r:.60} ({error}); it must be a function {name}{wanted}"
             ) from None
+    warn_of_modes("from_functions: apply", inspect.signature(apply))
     return FunctionModel(init, apply)
 
 
@@ -234,6 +237,7 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
             f"from_nnx: {type(module).__name__} has batch statistics, but its __call__ takes no mask; add mask=None, "
             "and hand it to nnx.BatchNorm, so that padding does not enter them"
         )
+    warn_of_modes(f"from_nnx: {type(module).__name__}.__call__", inspect.signature(module))
     return NNXModel(make, takes)
 
 

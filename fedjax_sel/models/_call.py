@@ -197,12 +197,17 @@ def check_call(model: Model) -> None:
             f"task: {name}.__call__{signature} cannot be called with a batch of examples ({error}); give its other "
             "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
         ) from None
+    warn_of_modes(f"task: {name}.__call__", signature)
+
+
+def warn_of_modes(what: str, signature: inspect.Signature) -> None:
+    """Warns of arguments that look as if they told whether a model trains, but keep their defaults."""
     for parameter in signature.parameters.values():
         if isinstance(parameter.default, bool) and looks_like_mode(parameter.name):
             warnings.warn(
-                f"task: {name}.__call__ takes {parameter.name}, which is {parameter.default} in training, too; of its "
+                f"{what} takes {parameter.name}, which is {parameter.default} in training, too; of its "
                 f"arguments, only {', '.join(MODES)} tell whether it trains",
-                stacklevel=2,
+                stacklevel=3,
             )
 
 

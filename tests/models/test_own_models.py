@@ -321,3 +321,27 @@ def test_variates_are_sent_without_what_is_no_parameter(blobs):
     for name in ("bytes_up", "bytes_down"):
         assert plain[name].tolist() == [[2 * 4 * (27 + 17)]]
         assert scaffold[name].tolist() == [[2 * 4 * (27 + 17 + 27)]]
+
+
+def test_an_argument_that_looks_like_a_mode_is_told_whatever_the_model_is_made_of():
+    class Drops(nnx.Module):
+        def __init__(self, rngs):
+            self.layer = nnx.Linear(2, 3, rngs=rngs)
+
+        def __call__(self, x, do_train=False):
+            return self.layer(x)
+
+    with pytest.warns(UserWarning, match=r"from_nnx: Drops.__call__ takes do_train, which is False in training, too"):
+        models.from_nnx(lambda rngs: Drops(rngs))
+    with pytest.warns(UserWarning, match="from_functions: apply takes do_train, which is False in training, too"):
+        models.from_functions(lambda key, x: {}, lambda variables, x, do_train=False: x)
+
+
+def test_a_function_with_any_options_is_told_whether_it_trains():
+    model = models.from_functions(
+        lambda key, x: {"w": jnp.ones(())}, lambda variables, x, **options: variables["w"] * x + 10.0 * options["train"]
+    )
+    task, x = Task(model), jnp.ones((2, 3))
+    variables = task.init(jax.random.key(0), x)
+    assert float(task.logits(variables, x)[0, 0]) == 1
+    assert float(task.logits(variables, x, train=True, key=jax.random.key(1))[0, 0]) == 11
