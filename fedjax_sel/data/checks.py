@@ -232,8 +232,10 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
 
 def warn_of_shared(name: str, public: np.ndarray, test: np.ndarray) -> None:
     """Warns of public examples that are test examples: what selects by them has seen what it is measured on."""
-    known = {example.tobytes() for example in test}
-    if shared := sum(example.tobytes() in known for example in public):
+    given = [example.tobytes() for example in public]
+    wanted = set(given)  # of the test examples, which may be many, only those that are met are kept
+    met = {kept for example in test if (kept := example.tobytes()) in wanted}
+    if shared := sum(one in met for one in given):
         warnings.warn(
             f"{name}: {shared} of {len(public)} public examples are test examples, too; take them from training "
             "examples (of a source that draws its test examples, with the same seed and share), or from other data",

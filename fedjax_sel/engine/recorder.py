@@ -77,10 +77,11 @@ class Recorder:
         rounds = self.client_rounds(0, record.client.shape[1])
         measured = self.write_client_metrics(clients, rounds, record.client.shape[1])
         selections = empty_outside(np.asarray(record.client), about["clients"])
+        selections.setflags(write=False)
         return History(
             seeds,
             keep_safe({**self.write_metrics(record), **measured}),
-            keep_safe({"selections": selections})["selections"],
+            selections,
             about["clients"],
             about,
             client_metrics=keep_safe(clients),

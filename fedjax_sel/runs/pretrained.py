@@ -18,10 +18,10 @@ from fedjax_sel.runs.files import CHECKPOINTS
 from fedjax_sel.types import Variables
 
 FILE = "pretrained.npz"
-MODELS = "models.npz"
-"""Final models of a run, with a leading seed, in its folder."""
-
 """The file of the variables in the folder of a pretraining."""
+
+MODELS = "models.npz"
+"""The file of the final models in a run's folder, each array with a leading axis `R`."""
 
 
 def save(path: Path, variables: Variables) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -333,19 +333,14 @@ def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
     few = list_few_experiments(scale, histories)
 
     def judge_against(name: str, text: str, method: str, rivals: Sequence[str]) -> list[Claim]:
-        def compare_by(metric: str) -> dict[str, dict[str, Difference]]:
-            return compare_in(histories, few, {rival: (method, rival) for rival in rivals}, metric)
-
-        over = compare_by(BEST)
-        return [
-            make_claim(
-                name,
-                text.format(" and ".join(over)),
-                "Table II, section IV-C",
-                *judge_advantage(f"{method} - baseline", compare_by),
-                rests_on=name_experiments(over),
-            )
-        ]
+        pairs = {rival: (method, rival) for rival in rivals}
+        return judge_pairs(
+            name,
+            text,
+            "Table II, section IV-C",
+            f"{method} - baseline",
+            lambda metric: compare_in(histories, few, pairs, metric),
+        )
 
     return join(
         lambda: judge_against(
@@ -386,44 +381,54 @@ def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claims on partial training with all clients against the whole model with all or some of them."""
     experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
 
-    def compare_with_shares(method: str, shares: Iterable[str], metric: str) -> dict[str, dict[str, Difference]]:
+    def compare_with(method: str, shares: Iterable[str], metric: str) -> dict[str, dict[str, Difference]]:
         pairs = {name_fedavg(share): (method, name_fedavg(share)) for share in shares}
         return compare_in(histories, experiments, pairs, metric)
 
-    def judge_over(
-        name: str, text: str, method: str, shares: Mapping[str, str], source: str, label: str
-    ) -> list[Claim]:
-        short = compare_with_shares(method, shares, BEST)
-        words = " and ".join(words for share, words in shares.items() if name_fedavg(share) in short)
-        return [
-            make_claim(
-                name,
-                text.format(words),
-                source,
-                *judge_advantage(label, lambda metric: compare_with_shares(method, shares, metric)),
-                rests_on=name_experiments(short),
-            )
-        ]
+    def say(methods: Iterable[str]) -> str:
+        return " and ".join(words for share, words in SHARES.items() if name_fedavg(share) in methods)
 
     return join(
-        lambda: judge_over(
+        lambda: judge_pairs(
             "beats-stragglers",
             "FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {} of the clients",
-            EDS,
-            SHARES,
             "Table III, section IV-E",
             "FedFT-EDS - FedAvg",
+            lambda metric: compare_with(EDS, SHARES, metric),
+            say,
         ),
-        lambda: judge_over(
+        lambda: judge_pairs(
             "stragglers-widen-the-gap",
             "If clients drop out of FedAvg, it falls further behind FedFT-EDS: FedAvg with all clients is more "
             "accurate than with {} of them",
-            FEDAVG,
-            {share: words for share, words in SHARES.items() if share != "full"},
             "Table III, section IV-E: 'the performance gap is much enlarged'",
             "FedAvg with all clients - with some of them",
+            lambda metric: compare_with(FEDAVG, [share for share in SHARES if share != "full"], metric),
+            say,
         ),
     )
+
+
+def judge_pairs(
+    name: str,
+    text: str,
+    source: str,
+    label: str,
+    compare_by: Callable[[str], dict[str, dict[str, Difference]]],
+    say: Callable[[Iterable[str]], str] = " and ".join,
+) -> list[Claim]:
+    """Returns the claim that the first of each rival's pair is more accurate.
+
+    Args:
+      name, source: of the claim.
+      text: of the claim, with a place for the rivals that were run.
+      label: what is subtracted from what.
+      compare_by: returns the differences of a measure, by rival and experiment.
+      say: puts rivals into words.
+    """
+    there = compare_by(BEST)
+    found = judge_advantage(label, compare_by)
+    return [make_claim(name, text.format(say(there)), source, *found, rests_on=name_experiments(there))]
 
 
 SHARES = {"full": "all", "20 %": "a fifth", "10 %": "a tenth"}
@@ -436,16 +441,10 @@ def judge_bounds(scale: str, histories: Histories) -> list[Claim]:
     between = (FEDAVG, FEDPROX, FEDAVG_RDS, FEDPROX_RDS, RDS, EDS)
 
     def judge_bound(name: str, text: str, pairs: Mapping[str, tuple[str, str]], label: str) -> list[Claim]:
-        there = compare_in(histories, few, pairs, BEST)
-        return [
-            make_claim(
-                name,
-                text.format(", ".join(there)),
-                "section IV-C: 'the lower and the upper bound of performance'",
-                *judge_advantage(label, lambda metric: compare_in(histories, few, pairs, metric)),
-                rests_on=name_experiments(there),
-            )
-        ]
+        source = "section IV-C: 'the lower and the upper bound of performance'"
+        return judge_pairs(
+            name, text, source, label, lambda metric: compare_in(histories, few, pairs, metric), ", ".join
+        )
 
     return join(
         lambda: judge_bound(
