@@ -67,7 +67,8 @@ def name_own_code() -> Iterator[None]:
     """Context manager that adds the line of user code to an error about types, shapes, names or a field that was set.
 
     Raises:
-      OwnCodeError: such an error was raised inside, and its traceback passes through user code.
+      OwnCodeError: such an error was raised inside, and its traceback passes through user code; or user code itself
+        raised a `ValueError`.
     """
     try:
         yield
@@ -76,6 +77,10 @@ def name_own_code() -> Iterator[None]:
         if not place:
             raise
         raise OwnCodeError(f"{place}: {describe(error)}") from error
+    except ValueError as error:
+        if type(error) is not ValueError or find_frame(error) != traceback.extract_tb(error.__traceback__)[-1]:
+            raise
+        raise OwnCodeError(f"{find_place(error)}: {error}") from error
 
 
 @contextmanager

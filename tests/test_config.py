@@ -300,6 +300,7 @@ def test_a_callback_without_parameters_is_a_difference():
         ({"table": {"folder": "here"}}, "unknown parameter of callbacks.table"),
         ({"table": "csv"}, "callbacks.table is 'csv'; it must be a mapping of its parameters"),
         ({"stopwatch": {"x": 1}}, "stopwatch has no parameters, but 'x' is given"),
+        (0, "callbacks is 0; it must be a name, a list of names, or a mapping"),
         (3, "callbacks is 3; it must be a name, a list of names, or a mapping"),
         (["table", 3], "it must be a name, a list of names, or a mapping"),
         (["table", {"table": {}}], "callbacks: table is given twice"),

@@ -202,6 +202,18 @@ def test_a_field_that_is_set_is_told_with_its_line_and_what_to_do_instead():
         Counting().select(None, None, None)
 
 
+class Refuses(fs.ClientSelector):
+    def select(self, key, state, ctx):
+        raise ValueError("no client is good enough")
+
+
+def test_an_error_that_a_selector_raises_itself_is_told_with_its_line():
+    said = r"test_mistakes\.py, line \d+, in select: no client is good enough"
+    with pytest.raises(OwnCodeError, match=said) as raised:
+        fs.simulate(fs.Experiment(LINEAR, client_selection=Refuses(), cohort_size=2, rounds=1), CLIENTS)
+    assert "in client selection" in raised.value.__notes__
+
+
 class MakesItself(fs.ClientSelector):
     def __init__(self, bonus=0.1):
         self.bonus = bonus

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import fedjax_sel as fs
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, override, resolve
+from fedjax_sel.engine import driver
 from fedjax_sel.report.explain import explain
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep import layout as sweeps
@@ -240,6 +241,29 @@ def test_a_callback_whose_file_has_changed_is_named(here):
     done = call("run", *SMALL, "callbacks=mine.py:Log", "--out", "out")
     assert done.exit_code == 2, done.output
     assert "mine.py:Log has changed since" in " ".join(done.stderr.split())
+
+
+FAILS_AT_THE_END = """
+class Fails:
+    def on_train_end(self, history):
+        raise KeyError("its own mistake")
+"""
+
+
+def test_a_run_whose_callback_failed_at_its_end_goes_on_with_the_callback_mended(here, monkeypatch):
+    (here / "mine.py").write_text(FAILS_AT_THE_END)
+    run = ("run", *SMALL, "--out", "out", "callbacks=mine.py:Fails")
+    assert isinstance(call(*run).exception, KeyError)
+    before = (here / "out" / "config.yaml").read_text()
+    (here / "mine.py").write_text(FAILS_AT_THE_END.replace('raise KeyError("its own mistake")', "return"))
+    del sys.modules["mine"]
+    for other in (("callbacks=[mine.py:Fails, table]",), (run[-1], "local_training.learning_rate=0.3")):
+        assert "another configuration" in " ".join(call(*run[:-1], *other).stderr.split())
+    monkeypatch.setattr(driver, "run_chunk", None)  # its rounds are not run again
+    done = call(*run)
+    assert done.exit_code == 0, done.output
+    assert (here / "out" / "config.yaml").read_text() != before
+    assert "Nothing was run" in call(*run).stdout
 
 
 def test_a_sweep_over_ones_own_selectors_does_not_mix_two_states_of_their_source(here):

@@ -37,7 +37,7 @@ def normalize_callbacks(given: Any) -> dict[str, Any]:
     {'table': {}, 'early_stopping': {'patience': 5}}
     """
     out: dict[str, Any] = {}
-    for one in given if isinstance(given, list | tuple) else [given or {}]:
+    for one in given if isinstance(given, list | tuple) else [{} if given is None else given]:
         named = {one: {}} if isinstance(one, str) else one
         if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
             raise ValueError(

@@ -89,7 +89,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
 
     Args:
       folder: the folder of the run.
-      config: the configuration to run.
+      config: the configuration to run. The source of its callbacks may have changed if the run is not finished.
       extend: if true, a finished run that differs only in having fewer rounds, and can be continued, is `"extended"`;
         if false, it raises an error.
       checkpoints: the folder of the checkpoints to resume from; None: in the run's folder.
@@ -109,7 +109,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
         elif done < config["rounds"] and done in Checkpoints(points).rounds():
             check_strategies(folder, done, config)
             now = "extended"  # the run was finished, and was stopped just as it was being extended
-        else:
+        elif now == "finished" or not differ_in_callbacks(config, written):
             check_same(folder, config, written)
     if now == "finished":  # nothing is written
         return now
@@ -169,6 +169,14 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder{cure}")
 
 
+def differ_in_callbacks(config: Config, written: Config | None) -> bool:
+    """Returns whether only the source of the user's callbacks has changed, which leaves what was computed as it is."""
+    if written is None or not (differing := config.differences(written)):
+        return False
+    both = config.flat().keys() & written.flat().keys()
+    return all(key in both and key.startswith("callbacks.") and config.name_marked(key) for key in differing)
+
+
 def show_differences(config: Config, other: Config, keys: Sequence[str]) -> str:
     """Returns what a message says of the keys in which a configuration differs from another one, which is "there"."""
     there, here = other.flat(), config.flat()
@@ -185,7 +193,7 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     """
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now != "finished":
-        if now == "new":
+        if now != "extended":  # an interrupted run may go on with a callback that was mended
             folder.mkdir(parents=True, exist_ok=True)
             files.write_text(folder / CONFIG, config.dump())
         environments = [] if now == "new" else read_environments(folder)
