@@ -29,6 +29,8 @@ def main() -> None:
     wanted = [name for name in given.only.split(",") if name] or list(NAMES)
     if unknown := set(wanted) - set(NAMES):
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
+    if given.out and not given.out.parent.is_dir():
+        parser.error(f"--out: there is no folder {given.out.parent}")
     if given.one:
         return alone(given.one, given.quick, given.out)
     from benchmarks.tables import printed, written
@@ -42,7 +44,7 @@ def main() -> None:
             failed += [name] * bool(done.returncode)
             if text := Path(file.name).read_text():  # results from before a workload failed are kept
                 found[name] = json.loads(text)
-                written(name, found[name], given.out, quick=given.quick)
+                written(name, found[name], given.out, quick=given.quick, whole=not done.returncode)
     print(printed(found))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -50,12 +52,11 @@ def main() -> None:
 
 def alone(name: str, quick: bool, out: Path) -> None:
     """Runs one workload in this process."""
-    from benchmarks.measure import peak_flops
+    from benchmarks.measure import peak_flops, prepare
     from benchmarks.workloads import WORKLOADS, scale_here
     from fedjax_sel.report.environment import environment
-    from fedjax_sel.runs.prepare import use_cores
 
-    use_cores()
+    prepare()
     scale, rows = scale_here(quick), []
     peak = peak_flops()
     for row in WORKLOADS[name](scale, peak):

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from benchmarks import workloads
+from benchmarks.measure import prepare
 from benchmarks.tables import RESULTS, figure
 from benchmarks.workloads import chunk_of, scale_here
 from fedjax_sel.engine.init import init_runs
@@ -27,7 +28,6 @@ from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import table
-from fedjax_sel.runs.prepare import use_cores
 
 COMPILED = {
     "flute-lr": workloads.flute_lr,
@@ -85,7 +85,7 @@ def main() -> None:
     names = given.only.split(",")
     if unknown := set(names) - set(COMPILED):
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(COMPILED)}")
-    use_cores()
+    prepare()
     out = RESULTS / f"compilation-{jax.default_backend()}.json"
     kept = json.loads(out.read_text()) if out.exists() else {}
     for name in names if not given.only_print else ():

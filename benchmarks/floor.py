@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import time
 from typing import Any
 from unittest import mock
@@ -18,8 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend import core
 
 import fedjax_sel as fs
+from benchmarks.measure import prepare
 from fedjax_sel.models import _conv, _dense
 from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
@@ -27,7 +30,6 @@ from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.report.markdown import table
-from fedjax_sel.runs.prepare import use_cores
 from fedjax_sel.types import Batch
 
 REPEATS, STEPS = 7, 10
@@ -50,9 +52,7 @@ def products(jaxpr: Any) -> list[Any]:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "dot_general":
             found.append(eqn)
-        for value in eqn.params.values():
-            if hasattr(inner := getattr(value, "jaxpr", value), "eqns"):
-                found += products(inner)
+        found += itertools.chain.from_iterable(map(products, core.jaxprs_in_params(eqn.params)))
     return found
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     argparse.ArgumentParser(
         prog="python -m benchmarks.floor", description="Measures steps' products alone."
     ).parse_args()
-    use_cores()
+    prepare()
     lines = []
     for name, (model, shape) in MODELS.items():
         of, trained = gradient(model, shape)

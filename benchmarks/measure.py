@@ -10,9 +10,16 @@ import jax
 import numpy as np
 
 import fedjax_sel as fs
+from fedjax_sel.runs.prepare import use_cores
 
 CPU_SIDE, ACCELERATOR_SIDE, REPEATS = 2048, 8192, 7
 """Sides of the matrices whose product is the peak, so large that its start takes no time, and how often it runs."""
+
+
+def prepare() -> None:
+    """Prepares JAX to measure: every core is a device, and no program is read from a cache on disk."""
+    use_cores()
+    jax.config.update("jax_enable_compilation_cache", False)
 
 
 def peak_flops() -> float:

@@ -1,4 +1,4 @@
-"""Profiles a workload: a trace of its compiled rounds, the operations that took most of its time, and the floor.
+"""Profiles a workload: a trace of its compiled rounds, the operations that took most of its time, and its work.
 
 python -m benchmarks.profiles                            # all; writes benchmarks/results/profiles-BACKEND.json
 python -m benchmarks.profiles --only flute-lr --keep DIR # keeps the trace, for Perfetto or TensorBoard
@@ -21,12 +21,11 @@ import numpy as np
 import fedjax_sel as fs
 from benchmarks import workloads
 from benchmarks.floor import fastest
-from benchmarks.measure import peak_flops
+from benchmarks.measure import peak_flops, prepare
 from benchmarks.tables import RESULTS
 from benchmarks.workloads import scale_here
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import table
-from fedjax_sel.runs.prepare import use_cores
 
 TRACED = {
     "flute-lr": lambda scale: (*workloads.flute_lr(scale), 1),
@@ -146,7 +145,7 @@ MOST = 12
 
 
 def shown(name: str, found: dict[str, Any]) -> str:
-    """Returns a profile as a table, with the floor beside it."""
+    """Returns a profile as a table, with the work of its rounds beside it."""
     whole, floor = found["milliseconds_a_round"], found["floor"]
     rows = [
         (
@@ -158,8 +157,8 @@ def shown(name: str, found: dict[str, Any]) -> str:
         for op in found["operations"]
     ]
     said = (
-        f"{name}: {found['seeds']} seeds, {found['layout']}. Traced {whole:.3g} ms a round, the devices' times "
-        f"added up. Floor: {floor['flops'] / 1e6:.3g} MFLOP ({floor['milliseconds_of_flops']:.3g} ms at the peak), "
+        f"{name}: {found['seeds']} seeds, {found['layout']}. Traced {whole:.3g} ms a round, the devices' times added "
+        f"up. Billed work: {floor['flops'] / 1e6:.3g} MFLOP ({floor['milliseconds_of_flops']:.3g} ms at the peak), "
         f"{floor['bytes'] / 2**20:.3g} MiB ({floor['milliseconds_of_bytes']:.3g} ms from memory)."
     )
     return said + "\n\n" + table(("operation", "calls a round", "own ms a round", "share"), rows)
@@ -179,9 +178,13 @@ def main() -> None:
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(TRACED)}")
     if given.keep and len(names) > 1:
         parser.error(f"--keep is a folder for one trace; given are {len(names)} workloads")
-    use_cores()
+    if given.keep and any(given.keep.rglob("*.xplane.pb")):
+        parser.error(f"--keep: {given.keep} already holds a trace; give another folder")
+    prepare()
     out = RESULTS / f"profiles-{jax.default_backend()}.json"
     kept = json.loads(out.read_text()) if out.exists() else {}
+    if missing := set(names) - set(kept) if given.only_print else ():
+        parser.error(f"{out} has no profile of {', '.join(sorted(missing))}; run it without --print")
     for name in names:
         if not given.only_print:
             kept[name] = profile(name, given.keep)

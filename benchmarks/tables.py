@@ -15,13 +15,13 @@ RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("workload", "seeds", "ms a round", "and seed", "compilation (s)", "GFLOP/s", "of the peak", "memory (MiB)")
 
 PEERS = {
-    "torch": "PyTorch loop",
-    "fedjax": "FedJAX 0.0.17",
-    "pfl": "pfl-research 0.6",
-    "flower": "Flower 1.42",
-    "blazefl": "BlazeFL 2.0",
+    "torch": ("PyTorch loop", ""),
+    "fedjax": ("FedJAX", "fedjax"),
+    "pfl": ("pfl-research", "pfl"),
+    "flower": ("Flower", "flwr"),
+    "blazefl": ("BlazeFL", "blazefl"),
 }
-"""The peers' names in the documentation."""
+"""The peers' names in the documentation, and the packages whose versions stand beside them."""
 
 
 def figure(number: float) -> str:
@@ -29,14 +29,20 @@ def figure(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool) -> None:
-    """Writes a workload's results to the JSON; quick ones are useless, and dropped unless `out` is given."""
+def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool, whole: bool) -> None:
+    """Writes a workload's results to the JSON; quick ones are useless, and dropped unless `out` is given.
+
+    Those of a workload that failed, which are not `whole`, replace no others.
+    """
     if out is None:
         if quick:
             return
         backend = done["environment"]["device"].split("(")[1].split(")")[0]
         out = RESULTS / f"workloads-{backend}.json"
     kept = json.loads(out.read_text()) if out.exists() else {}
+    if name in kept and not whole:
+        print(f"{name} failed; {out} keeps what it had", flush=True)
+        return
     out.write_text(json.dumps({**kept, name: done}, indent=1) + "\n")
     print("wrote", out, flush=True)
 
@@ -95,7 +101,15 @@ def peers(found: dict[str, Any]) -> str:
                 said = theirs[-1]["failed"] if theirs else "not run"
             cells.append(said)
         lines.append(cells)
-    return table(("workload", "fedjax_sel", *PEERS.values()), lines)
+    turns = [turn for name, done in found.items() if name != "environment" for turn in done["turns"]]
+    return table(("workload", "fedjax_sel", *(name_peer(peer, turns) for peer in PEERS)), lines)
+
+
+def name_peer(peer: str, turns: Sequence[dict[str, Any]]) -> str:
+    """Returns a peer's name and the versions of it that ran."""
+    name, package = PEERS[peer]
+    ran = [turn[peer]["versions"][package] for turn in turns if package and "versions" in turn.get(peer, {})]
+    return " ".join([name, " and ".join(dict.fromkeys(ran))]).strip()
 
 
 def median_accuracy(turns: Sequence[dict[str, Any]]) -> float:

@@ -6,7 +6,7 @@ a round, and what is not traced need not be lowered, mapped over seeds and compi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -50,6 +50,15 @@ def widen(tree: Any) -> Any:
     dtype('float32')
     """
     return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), tree)
+
+
+def stack_trees(trees: Sequence[Any]) -> Any:
+    """Returns one pytree, whose leaves have a new first axis, from several of the same structure.
+
+    >>> stack_trees([{"w": jnp.zeros(2)}, {"w": jnp.ones(2)}])["w"].tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Array, "..."]:

@@ -756,7 +756,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     ("fs.save_variables('x.npz', None)", "variables is None; it must be a dictionary with 'params'"),
     ("fs.save_variables('x.npz', {'a': 3})", "variables is {'a': 3}; it must be a dictionary with 'params'"),
-    ("fs.load_variables(__file__)", "cannot be read (it is no archive of arrays)"),
+    ("fs.load_variables(__file__)", "cannot be read (it is not an archive of arrays)"),
     ("SGD(schedule=lambda t: t)", "it must be a schedule, as Cosine(), or a Pytree with a method"),
     ("SGD(augment='crop_flip')", "augment is 'crop_flip'; it must be CropFlip(), None, or a Pytree"),
     ("run(local_training=NoOptimiser())", "NoOptimiser.build_optimizer returned None; it must return an optimiser"),

@@ -1,5 +1,6 @@
 """The benchmarks run, and count right; what they measure is nobody's test."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -139,16 +140,76 @@ def test_peers_and_workloads_that_do_not_exist_are_refused_before_any_runs(given
     assert said in capsys.readouterr().err
 
 
-def test_a_turn_is_kept_beside_those_before(tmp_path, monkeypatch):
+def test_a_turn_is_kept_beside_those_before_of_the_same_environment(tmp_path, monkeypatch):
     from benchmarks.peers import __main__ as command
 
+    def keep(name, ours, theirs, machine="a"):
+        ours = {"seconds_a_round": ours, "environment": {"device": machine}}
+        command.keep(name, {"fedjax_sel": ours, "torch": theirs})
+        return json.loads((tmp_path / "peers.json").read_text())
+
     monkeypatch.setattr(command, "RESULTS", tmp_path / "peers.json")
-    for ours, theirs in ((1.0, 3.0), (2.0, 10.0)):
-        command.keep("w", {"fedjax_sel": {"seconds_a_round": ours}, "torch": {"seconds_a_round": theirs}})
-    command.keep("v", {"fedjax_sel": {"seconds_a_round": 1.0}, "torch": {"failed": "late"}})
-    found = json.loads((tmp_path / "peers.json").read_text())
+    keep("w", 1.0, {"seconds_a_round": 3.0})
+    keep("w", 2.0, {"seconds_a_round": 10.0})
+    found = keep("v", 1.0, {"failed": "late"})
     assert [turn["torch"]["seconds_a_round"] for turn in found["w"]["turns"]] == [3.0, 10.0]
     assert (found["w"]["ratios"], found["v"]["ratios"]) == ({"torch": 4.0}, {})
+    assert keep("w", 1.0, {"seconds_a_round": 9.0}, machine="b") == {
+        "environment": {"device": "b"},
+        "w": {
+            "turns": [{"fedjax_sel": {"seconds_a_round": 1.0}, "torch": {"seconds_a_round": 9.0}}],
+            "ratios": {"torch": 9.0},
+        },
+    }
+
+
+def test_a_peers_environment_is_made_anew_for_other_packages(tmp_path, monkeypatch):
+    from benchmarks.peers import __main__ as command
+
+    installed = []
+    monkeypatch.setattr(command, "CACHE", tmp_path)
+    monkeypatch.setattr(command.subprocess, "run", lambda called, **_: installed.append(called[-1]))
+    (tmp_path / "torch").mkdir()
+    for packages in (("torch==1",), ("torch==1",), ("torch==2",)):
+        monkeypatch.setitem(command.PEERS, "torch", ("torch_loop.py", packages))
+        command.environment("torch")
+    assert [one for one in installed if "==" in str(one)] == ["torch==1", "torch==2"]
+
+
+def test_a_missing_dataset_is_an_error_and_no_random_rows(tmp_path, monkeypatch):
+    from benchmarks.workloads import Scale, flute_lr
+
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"mnist.*; --quick runs on random rows, and measures nothing"):
+        flute_lr(Scale())
+
+
+def test_a_workload_that_failed_replaces_no_other_results(tmp_path):
+    from benchmarks.tables import written
+
+    out = tmp_path / "out.json"
+    for rows, whole in (([1], False), ([1, 2], True), ([3], False)):
+        written("w", {"rows": rows}, out, quick=True, whole=whole)
+    assert json.loads(out.read_text()) == {"w": {"rows": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "said"),
+    [
+        ("benchmarks.__main__", ["--out", "missing/out.json"], "--out: there is no folder missing"),
+        ("benchmarks.profiles", ["--only", "flute-lr", "--keep", "traces"], "traces already holds a trace"),
+    ],
+)
+def test_folders_that_cannot_take_results_are_refused_before_anything_runs(
+    module, given, said, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "traces" / "plugins").mkdir(parents=True)
+    (tmp_path / "traces" / "plugins" / "of.xplane.pb").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [module, *given])
+    with pytest.raises(SystemExit):
+        importlib.import_module(module).main()
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "epochs", "shapes"), [("flute-lr", 1, [(784, 10)]), ("gpfl-mlp", 3, [(784, 64)])])

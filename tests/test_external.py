@@ -221,6 +221,22 @@ def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
     assert "1 of them have fewer than 50 rounds, and are in no table." in text
 
 
+def test_the_best_mu_is_chosen_among_those_with_the_most_seeds():
+    runs = [a_run(95.6 + i, i, method="fedprox", mu=0.01) for i in (-1, 0, 1)]
+    runs.append(a_run(99.0, 0, method="fedprox", mu=0.001))
+    (found,) = results.summarize(runs).values()
+    assert (found.mu, found.tried, found.best) == (0.01, 1, (94.6, 95.6, 96.6))
+
+
+def test_what_explains_a_single_run_is_told_of_no_more():
+    one = a_run(90.0, law="labels", method="fedprox", mu=0.01)
+    assert "ours of 0.01 alone" in page.render({"runs": [one]})
+    for more in (a_run(90.1, 1, law="labels", method="fedprox", mu=0.01), one | {"mu": 1.0, "best": 89.0}):
+        text = page.render({"runs": [one, more]})
+        assert "ours of 0.01 alone" not in text
+        assert "ours below" not in text or "Not explained." in text
+
+
 def test_a_trial_goes_on_to_all_rounds(tmp_path, monkeypatch):
     of = {"data": "iris", "partition": {"clients": 4}, "cohort_size": 4, "seeds": 1}
     monkeypatch.setattr(main, "configure", lambda cell, seed, rounds: resolve({**of, "rounds": rounds}))
@@ -245,8 +261,10 @@ def test_a_trial_goes_on_to_all_rounds(tmp_path, monkeypatch):
             "unknown cell 'mnist-iid-fedprox'; did you mean 'mnist-iid-fedprox-",
         ),
         (["--stages", "fedavg", "--cells", "mnist-iid-fednova"], "unknown cell 'mnist-iid-fednova'; did you mean"),
-        (["--seeds", "0"], "--seeds is 0; it must be at least 1"),
-        (["--rounds", "-2"], "--rounds is -2; it must be at least 1"),
+        (["--seeds", "0"], "--seeds is 0; it must be from 1 to 20"),
+        (["--seeds", "21"], "--seeds is 21; it must be from 1 to 20"),
+        (["--rounds", "-2"], "--rounds is -2; it must be from 1 to 50"),
+        (["--rounds", "60"], "--rounds is 60; it must be from 1 to 50"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_runs(given, said, tmp_path, monkeypatch, capsys):

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.external.settings import ROUNDS, SEEDS, STAGES, Cell, configure, order_runs
+from benchmarks.external.settings import MOST_SEEDS, ROUNDS, SEEDS, STAGES, Cell, configure, order_runs
 from fedjax_sel.catalog import check_name
 
 JSON = "niid-bench.json"
@@ -44,9 +44,9 @@ def main() -> None:
         return write(given.out)
     if given.out is None:
         parser.error("--out is needed, a folder for the runs")
-    for option, number in (("--seeds", given.seeds), ("--rounds", given.rounds)):
-        if number < 1:
-            parser.error(f"{option} is {number}; it must be at least 1")
+    for option, number, most in (("--seeds", given.seeds, MOST_SEEDS), ("--rounds", given.rounds, ROUNDS)):
+        if not 1 <= number <= most:
+            parser.error(f"{option} is {number}; it must be from 1 to {most}")
     known = [cell.name for stage in stages for cell in STAGES[stage]]
     names = given.cells.split(",") if given.cells else known
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.external.settings import MUS, PUBLISHED_SEEDS, ROUNDS, STAGES, Cell, Published, configure
+from benchmarks.external.settings import MOST_SEEDS, MUS, PUBLISHED_SEEDS, ROUNDS, STAGES, Cell, Published, configure
 from fedjax_sel.runs import layout
 
 LEVEL = 0.95
@@ -124,7 +124,7 @@ def describe_run(place: Path, cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
-def collect(out: Path, seeds: Iterable[int] = range(20)) -> dict[str, Any]:
+def collect(out: Path, seeds: Iterable[int] = range(MOST_SEEDS)) -> dict[str, Any]:
     """Returns the JSON of all finished runs in a folder, and the settings that they share."""
     runs = [
         describe_run(place, cell, seed)
@@ -158,7 +158,7 @@ def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], M
     """Returns the results of runs with all rounds, by data, partition and method.
 
     A seed that diverged before its first evaluation counts with an accuracy of 10 %. For FedProx, the `μ` with the best
-    mean is taken, as in the table.
+    mean is taken, as in the table, among those with the most seeds.
     """
     best: dict[tuple[str, str, str, float | None], list[float]] = {}
     for run in runs:
@@ -168,6 +168,8 @@ def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], M
     out: dict[tuple[str, str, str], Measured] = {}
     for data, partition, method in dict.fromkeys(key[:3] for key in best):
         tried = {mu: best[data, partition, method, mu] for mu in (None, *MUS) if (data, partition, method, mu) in best}
+        most = max(map(len, tried.values()))
+        tried = {mu: found for mu, found in tried.items() if len(found) == most}
         mu = max(tried, key=lambda one: float(np.mean(tried[one])))
         out[data, partition, method] = Measured(tuple(tried[mu]), mu, len(tried))
     return out

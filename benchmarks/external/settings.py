@@ -22,7 +22,7 @@ METHODS = {"fedavg": "FedAvg", "scaffold": "SCAFFOLD", "fedprox": "FedProx", "fe
 MUS = (0.01, 0.001, 0.1, 1.0)
 """The values of FedProx's `μ`, of which the table takes the best; the default of `niid_bench` is first."""
 
-ROUNDS, SEEDS = 50, (0, 1, 2)
+ROUNDS, SEEDS, MOST_SEEDS = 50, (0, 1, 2), 20
 DRAW = "benchmarks.external.partition:PublicDraw"
 
 

@@ -57,11 +57,12 @@ def environment(name: str) -> Path:
     """Returns the interpreter of a peer's environment, which is made if it does not exist yet."""
     place = CACHE / name
     python = place / "bin" / "python"
-    if not (place / "ready").exists():
+    ready, packages = place / "ready", "\n".join(PEERS[name][1])
+    if not ready.exists() or ready.read_text() != packages:
         print(f"making the environment of {name}", flush=True)
         subprocess.run([find_python(OLDEST.get(name, (3, 11))), "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name][1]], check=True)
-        (place / "ready").touch()
+        ready.write_text(packages)
     return python
 
 
@@ -109,10 +110,10 @@ def main() -> None:
     parser.add_argument("--export", nargs=2, metavar=("WORK", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.ours or given.export:
+        from benchmarks.measure import prepare
         from benchmarks.peers import work
-        from fedjax_sel.runs.prepare import use_cores
 
-        use_cores()
+        prepare()
         if given.export:
             work.export(given.export[0], Path(given.export[1]), given.quick)
         else:
@@ -142,12 +143,13 @@ def main() -> None:
 
 
 def keep(name: str, turn: dict[str, Any]) -> None:
-    """Adds a turn of a work to the results; each turn has our own time, so turns of several calls are comparable."""
-    from fedjax_sel.report.environment import environment as ours
-
+    """Adds a turn of a work to the results; those of another environment (machine, versions, commit) are dropped."""
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    here = turn["fedjax_sel"].pop("environment")
+    if kept.get("environment") != here:
+        kept = {"environment": here}
     turns = [*kept.get(name, {}).get("turns", []), turn]
-    kept |= {"environment": ours(), name: {"turns": turns, "ratios": ratios(turns)}}
+    kept[name] = {"turns": turns, "ratios": ratios(turns)}
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 

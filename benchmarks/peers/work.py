@@ -86,4 +86,5 @@ def ours(name: str, quick: bool) -> dict[str, Any]:
     experiment, data, _ = made(name, quick)
     rounds = experiment.rounds
     found = measured(experiment, data, chunk=fifth(rounds), peak=peak_flops())
-    return {**found, "accuracy": found["final_accuracy"], "commit": environment()["commit"]}
+    here = environment()
+    return {**found, "accuracy": found["final_accuracy"], "commit": here["commit"], "environment": here}

@@ -1,5 +1,7 @@
 """adapow-d: power of choice with a decreasing number of candidates."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -30,10 +32,7 @@ class AdaPowD(ClientSelector):
 
     d: int = static(default=20, low=1)
 
-    @property
-    def uses_rounds(self) -> bool:
-        """Returns true: the number of candidates falls over the run."""
-        return True
+    uses_rounds: ClassVar[bool] = True  # the number of candidates falls over the run
 
     def signals(self) -> Signals:
         """Returns the candidates' losses."""

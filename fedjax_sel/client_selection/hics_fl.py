@@ -87,10 +87,7 @@ class HiCSFL(ClientSelector):
     in_cluster: str = static(default="size", choices=["size", "uniform"])
     layer: str | None = static(default=None)
 
-    @property
-    def uses_rounds(self) -> bool:
-        """Returns true: `gamma` falls over the run."""
-        return True
+    uses_rounds: ClassVar[bool] = True  # `gamma` falls over the run
 
     def signals(self) -> Signals:
         """Returns the change of the output layer in each update."""

@@ -75,10 +75,7 @@ class KVib(ClientSelector):
     regularizer: Scalar | None = param(default=None, above=0)
     rule: str = static(default="text", choices=["text", "code"])
 
-    @property
-    def uses_rounds(self) -> bool:
-        """Returns true: `θ`, the share of exploration, falls with `T`."""
-        return True
+    uses_rounds: ClassVar[bool] = True  # `θ`, the share of exploration, falls with `T`
 
     def signals(self) -> Signals:
         """Returns the norms of the updates."""

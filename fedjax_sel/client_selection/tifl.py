@@ -1,6 +1,6 @@
 """TiFL: cohorts from one speed tier at a time, with tiers of low accuracy more often."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,10 +65,7 @@ class TiFL(ClientSelector):
     tiers: int = static(default=5, low=1)
     interval: int = static(default=10, low=1)
 
-    @property
-    def uses_rounds(self) -> bool:
-        """Returns true: the tiers' credits are a share of all rounds."""
-        return True
+    uses_rounds: ClassVar[bool] = True  # the tiers' credits are a share of all rounds
 
     def signals(self) -> Signals:
         """Returns the accuracies of the global model on the clients' examples."""

@@ -178,7 +178,7 @@ def load_source(config: dict[str, Any]) -> Any:
     if name in SYNTHETIC:
         draw = partial(SYNTHETIC[name], **given)
         return lambda seed: draw(seed=seed)
-    make = own.load_function("data", name) if own.is_own(name) else partial(sources.load, name)
+    make = own.load_function("data", name) if own.names_own_code(name) else partial(sources.load, name)
     if given.get("seed", 0) is None:
         return lambda seed: make_dataset(name, make, {**given, "seed": seed})
     return make_dataset(name, make, given)

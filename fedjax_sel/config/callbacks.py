@@ -17,7 +17,7 @@ from typing import Any
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.config import Config
-from fedjax_sel.config.own import is_own
+from fedjax_sel.config.own import names_own_code
 from fedjax_sel.engine.callback import Callback
 
 PAGE = "docs/how-to/callbacks.md"
@@ -59,7 +59,7 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     """
     out = {}
     for name, rest in normalize_callbacks(given).items():
-        if not is_own(name):
+        if not names_own_code(name):
             with see("`fedjax-sel list callbacks`"):
                 check_name("callback", name, CALLBACKS.available())
         if not isinstance(rest, dict | None) or "name" in (rest or {}):

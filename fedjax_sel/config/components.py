@@ -67,7 +67,7 @@ class Kind:
 
     def load(self, name: str) -> Any:
         """Returns the class of a component; raises `ValueError`, which gives the nearest name, if there is none."""
-        if own.is_own(name):
+        if own.names_own_code(name):
             return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.available(), more=OF_ONES_OWN)
         return catalog.load(self.package, name)
@@ -90,7 +90,7 @@ class Kind:
             name, rest = split_component(key, given, self.default)
             with self.see_page(name):
                 known = {**self.known(name), **self.more}
-                part = self.load(name) if own.is_own(name) else None
+                part = self.load(name) if own.names_own_code(name) else None
                 with self.see_explained(name):
                     return complete_marked(key, name, part, rest, known, self.digest_files(known, rest))
 
@@ -109,11 +109,11 @@ class Kind:
 
     def see_page(self, name: str) -> AbstractContextManager[None]:
         """Points errors to the page on writing one's own component, if this is a user's component."""
-        return catalog.see(self.page) if own.is_own(name) else nullcontext()
+        return catalog.see(self.page) if own.names_own_code(name) else nullcontext()
 
     def see_explained(self, name: str) -> AbstractContextManager[None]:
         """Points errors to the explanation of a component."""
-        return self.see_page(name) if own.is_own(name) else catalog.see(f"`fedjax-sel explain {name}`")
+        return self.see_page(name) if own.names_own_code(name) else catalog.see(f"`fedjax-sel explain {name}`")
 
 
 OF_TASK = {
@@ -151,7 +151,7 @@ class ModelKind(Kind):
 
     def load(self, name: str) -> Any:
         """Returns a module class, or the user's function; raises `ValueError` if it is neither."""
-        if not own.is_own(name):
+        if not own.names_own_code(name):
             return super().load(name)
         found = own.load_own(self.what, name)
         if inspect.isfunction(found) or (isinstance(found, type) and issubclass(found, nn.Module | nnx.Module)):
@@ -219,7 +219,7 @@ class ListedKind(Kind):
 
     def load(self, name: str) -> Callable[..., Any]:
         """Returns a component's class or function; raises `ValueError`, with the nearest name, if there is none."""
-        if own.is_own(name):
+        if own.names_own_code(name):
             return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.members)
         return self.members[name]
@@ -304,7 +304,7 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
     """
     if name in SYNTHETIC:
         return list_arguments(SYNTHETIC[name], without=("seed",))
-    if own.is_own(name):
+    if own.names_own_code(name):
         return list_arguments(own.load_function("data", name), without=())
     if name in ("npz:PATH", "tfds:NAME", "hf:NAME", "MODULE:FUNCTION"):
         raise ValueError(f"data.name is {name!r}; put a file or a dataset in its place, as in 'tfds:fashion_mnist'")

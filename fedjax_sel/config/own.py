@@ -21,10 +21,10 @@ FORMATS = ("npz", "tfds", "hf")
 """Prefixes before a colon that are data formats, not modules."""
 
 
-def is_own(name: Any) -> bool:
+def names_own_code(name: Any) -> bool:
     """Returns whether a name has the form `module:name`.
 
-    >>> is_own("my_module:MySelector"), is_own("entropy"), is_own("npz:data.npz")
+    >>> names_own_code("my_module:MySelector"), names_own_code("entropy"), names_own_code("npz:data.npz")
     (True, False, False)
     """
     before, colon, after = name.partition(":") if isinstance(name, str) else ("", "", "")
@@ -86,7 +86,7 @@ def run_own(what: str, name: str) -> Iterator[None]:
     except (ValueError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:
-        if not is_own(name):
+        if not names_own_code(name):
             raise
         raise ValueError(f"{what}: {name} cannot be made: {describe_failure(error)}") from error
 

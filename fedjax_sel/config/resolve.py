@@ -98,7 +98,7 @@ def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
     known = list_source_parameters(name)
-    part = own.load_function(key, name) if own.is_own(name) else None
+    part = own.load_function(key, name) if own.names_own_code(name) else None
     found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
     return complete_marked(key, name, part, rest, known, marks.digest_files(found))
 

@@ -25,7 +25,7 @@ class MeasureKind(ListedKind):
 
     def load(self, name: str) -> Callable[..., Any]:
         """Returns the class, or the user's class or function; raises as `ListedKind.load` does."""
-        if not own.is_own(name):
+        if not own.names_own_code(name):
             return super().load(name)
         found = own.load_own(self.what, name)
         if inspect.isfunction(found) or (isinstance(found, type) and issubclass(found, self.base)):

@@ -165,7 +165,7 @@ def check_modes(name: str, split: Any, column: str) -> None:
     modes = {one.mode: i for i, one in reversed(list(enumerate(split[column])))}
     if odd := [mode for mode in modes if mode not in MODES and not mode.startswith("I;16")]:
         raise ValueError(
-            f"hf:{name}: image {modes[odd[0]]} of {column!r} has mode {odd[0]!r}, whose numbers are no brightness "
+            f"hf:{name}: image {modes[odd[0]]} of {column!r} has mode {odd[0]!r}, whose numbers are not brightness "
             "(in 'P', places in the image's own palette); convert all of them, as with "
             f"cast_column({column!r}, datasets.Image(mode='RGB'))"
         )

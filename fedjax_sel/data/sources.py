@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_sel.catalog import suggest
 from fedjax_sel.data.checks import warn_of_owners
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import list_places, npz_dataset
@@ -168,12 +168,11 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float, aside
             f"Federation(lambda seed: {name}(seed=seed), partition.Natural()), with {name} of fedjax_sel.data.{name}"
         )
     if name not in BUILT_IN:
-        near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(
             f"unknown dataset {name!r}; known: {', '.join(available())}, npz:PATH (arrays in a file), tfds:NAME "
             "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets); a table: "
             "Federation.from_frame, on the command line mine.py:make, a function that returns a Dataset"
-            + (f"; did you mean {near[0]!r}?" if near else "")
+            + suggest(name, available())
         )
     x, y = read_built_in(BUILT_IN[name])
     if name == "digit_images":

@@ -84,7 +84,7 @@ def tfds_dataset(
 
 
 def check_label(name: str, key: str, feature: Any) -> None:
-    """Raises `ValueError` if a feature is no label, which is one whole number."""
+    """Raises `ValueError` if a feature is not a label, which is one whole number."""
     dtype, shape = np.dtype(feature.np_dtype), feature.shape
     if dtype.kind not in "iub" or shape:
         raise ValueError(

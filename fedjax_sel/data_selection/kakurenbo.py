@@ -1,5 +1,7 @@
 """KAKURENBO: all examples but those that the model has learnt."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -49,10 +51,7 @@ class Kakurenbo(DataSelector):
     confidence: Scalar = param(default=0.7, low=0, high=1)
     rescale: str = static(default="hidden", choices=["hidden", "scheduled", "none"])
 
-    @property
-    def uses_rounds(self) -> bool:
-        """Returns true: `F` falls over the run."""
-        return True
+    uses_rounds: ClassVar[bool] = True  # `F` falls over the run
 
     def signals(self) -> dict[str, ExampleSignal]:
         """Returns each example's loss, whether it is predicted correctly, and how confidently."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.init import init_runs
+from fedjax_sel.engine.init import init_run
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
-from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.round import aggregate, choose_candidates, make_context, measure_round, select_cohort
 from fedjax_sel.engine.signals import measure_before
@@ -23,7 +23,6 @@ from fedjax_sel.engine.training import train_cohort
 from fedjax_sel.pytree import is_key
 from fedjax_sel.types import PRNGKey
 
-LAYOUT = Layout(clients=1, seeds="scan")
 ROUNDS, REPEATS = 100, 5
 
 
@@ -45,8 +44,7 @@ def time_choice(
       Float["repeats"].
     """
     seed = make_key(0)
-    states, _ = init_runs([experiment], [data], seed[None], LAYOUT)
-    state = jax.tree.map(lambda leaf: leaf[0], states)
+    state = init_run(experiment, data, seed, ONE_BY_ONE)
     data = jax.tree.map(jnp.asarray, data)
     before, signals = draw_signals(experiment, data, seed, state)
     choose = jax.jit(partial(choose_repeatedly, experiment, data, seed, state, rounds))
@@ -104,13 +102,13 @@ def draw_signals(
         t = jnp.int32(0)
         ctx = make_context(experiment, data, seed, t)
         ctx = ctx.replace(candidates=choose_candidates(experiment, seed, state, ctx))
-        before, asked = measure_before(experiment, data, seed, state, ctx, LAYOUT)
+        before, asked = measure_before(experiment, data, seed, state, ctx, ONE_BY_ONE)
         cohort = select_cohort(experiment, seed, state, ctx, before)
-        trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, LAYOUT)
-        probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, LAYOUT)
+        trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, ONE_BY_ONE)
+        probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, ONE_BY_ONE)
         variables, *_ = aggregate(experiment, state, trained)
         known = before | probed
-        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, LAYOUT)
+        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, ONE_BY_ONE)
 
     rng = np.random.default_rng(0)
 

@@ -230,7 +230,7 @@ def check_fields(name: str, strategy: Any) -> None:
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
-    """Raises `ValueError` if one of `combine` and `stacked` lacks the other, or the optimiser is none."""
+    """Raises `ValueError` if only one of `combine` and `stacked` is there, or `server_optimizer` returns none."""
     name = type(aggregator).__name__
     if overrides(aggregator, "combine") and not aggregator.stacked:
         raise ValueError(f"{name}.combine needs all updates at once; give {name} the attribute stacked = True")

@@ -35,7 +35,7 @@ from fedjax_sel.engine.faults import warn_of_faults
 from fedjax_sel.engine.forgetting import forget_many_programs
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
-from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.ledger import rates_of
 from fedjax_sel.engine.mark import digest_examples, mark_of
 from fedjax_sel.engine.metrics import complete_metrics, is_due
@@ -139,7 +139,7 @@ def settle_plan(
     others: Sequence[Experiment],
 ) -> Program:
     """Returns the program of several experiments, with its layout and where it has its examples."""
-    layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
+    layout, mesh = (ONE_BY_ONE, None) if how.debug else (how.layout, how.mesh)
     program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
     return program.settle(how.memory, how.examples_on)
 

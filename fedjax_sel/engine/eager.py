@@ -8,15 +8,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.arrays import stack_trees
 from fedjax_sel.engine.debug import stage
-from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.nonfinite import guard_round
 from fedjax_sel.engine.program import Program
 from fedjax_sel.engine.round import round_step
 from fedjax_sel.engine.state import RoundRecord, RoundState
-from fedjax_sel.types import PRNGKey
 
 
 def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int) -> tuple[RoundState, RoundRecord]:
@@ -27,20 +24,11 @@ def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int
             own = jax.tree.map(lambda leaf, i=i: leaf[i], state)
             data = replace(jax.tree.map(jnp.asarray, data), longest=longest)  # what states have a place for
             key, rounds = program.keys[i], []
-            step = guard_round(partial(step_in_python, experiment, data, key, program.layout))
+            step = guard_round(partial(round_step, experiment, data, key, program.layout))
             for t in range(t0, t0 + count):
                 with stage("simulate", seed=program.seeds[i]):
                     own, record = step(own, jnp.int32(t))
                 rounds.append(record)
             states.append(own)
-            records.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds))
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), jax.tree.map(
-            lambda *leaves: jnp.stack(leaves), *records
-        )
-
-
-def step_in_python(
-    experiment: Experiment, data: FederatedData, key: PRNGKey, layout: Layout, state: RoundState, t: jax.Array
-) -> tuple[RoundState, RoundRecord]:
-    """Calls `round_step`, with the state and the round as the last arguments."""
-    return round_step(experiment, data, key, state, t, layout)
+            records.append(stack_trees(rounds))
+        return stack_trees(states), stack_trees(records)

@@ -283,7 +283,7 @@ def say_lost(clients: int, of: int, seed: int, round: int) -> str:
 def find_unweighted(history: History) -> list[int]:
     """Returns the seeds in which finite updates came back, but in every round all of them had the weight 0.
 
-    Empty if a strategy is at fault, since a weight may then be no number.
+    Empty if a strategy is at fault, since a weight may then not be a number.
     """
     known = {"training_loss", "idle"} <= history.metrics.keys() and history.rounds
     if not known or any(name.startswith(FAULT) for name in history.metrics):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from fedjax_sel.catalog import suggest
 from fedjax_sel.types import Variables
 
 FAULT = "fault_"
@@ -92,14 +92,33 @@ class History:
             return np.sum([self[part] for part in TOTALS[metric]], axis=0)
         if metric not in self.metrics:
             known = [*self.metrics, *TOTALS]
-            near = difflib.get_close_matches(str(metric), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ";"
+            hint = suggest(metric, known) or ";"
             raise KeyError(f"no metric {metric!r} in this history{hint} there are: {', '.join(known)}")
         return self.metrics[metric]
 
     def __contains__(self, metric: object) -> bool:
         """Returns whether there is such a metric, or one of `TOTALS` of which all parts are there."""
         return all(part in self.metrics for part in TOTALS.get(str(metric), (metric,)))
+
+    def take(self, rows: slice | np.ndarray) -> History:
+        """Returns the part of the history that belongs to some seeds.
+
+        Args:
+          rows: which seeds, by their places: a slice, of which arrays are views, or an array of numbers.
+        """
+
+        def pick(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+        return replace(
+            self,
+            seeds=tuple(np.asarray(self.seeds)[rows].tolist()),
+            metrics={name: value[rows] for name, value in self.metrics.items()},
+            selections=self.selections[rows],
+            variables=pick(self.variables),
+            personal=pick(self.personal),
+            client_metrics={name: value[rows] for name, value in self.client_metrics.items()},
+        )
 
     __iter__ = None  # `metrics` has names to go through; Python would try history[0]
 

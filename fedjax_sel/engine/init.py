@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_sel.arrays import stack_trees
 from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
@@ -19,7 +20,7 @@ from fedjax_sel.engine.contract import check_bits, check_init, hide_rounds, name
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import count_numbers, limit_examples, limits_of, passes
+from fedjax_sel.engine.ledger import count_sent, limit_examples, limits_of, passes
 from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
@@ -65,16 +66,20 @@ def init_runs(
     return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
 
 
+def init_run(experiment: Experiment, data: FederatedData, seed: PRNGKey, layout: Layout) -> RoundState:
+    """Returns the state of one run before round 0, without the leading `R`."""
+    states, _ = init_runs([experiment], [data], seed[None], layout)
+    return jax.tree.map(lambda leaf: leaf[0], states)
+
+
 @jit()
 def take_run(tree: Any, run: int) -> Any:
     """Returns what belongs to one run, from leaves with a leading `R`."""
     return jax.tree.map(lambda leaf: leaf[run], tree)
 
 
-@jit()
-def stack_runs(trees: Sequence[Any]) -> Any:
-    """Returns one pytree, whose leaves have a leading `R`, from the pytrees of all runs."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+stack_runs = jit()(stack_trees)
+"""Returns one pytree, whose leaves have a leading `R`, from the pytrees of all runs."""
 
 
 def init_variables(task: Task, keys: PRNGKey, example: Any) -> Variables:
@@ -266,7 +271,7 @@ def charge_signals(
     passed = np.zeros(data.num_clients)
     for limit, some in limits_of(signals.values()).items():
         passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
-    sent = sum(BYTES * (count_numbers(one, "count_up", data.classes) or numbers[name]) for name, one in signals.items())
+    sent = sum(BYTES * (count_sent(one, "count_up", data.classes) or numbers[name]) for name, one in signals.items())
     return Upfront(
         flops=passed * task.flops(data.like),
         down=sum(BYTES * one.cost.down for one in signals.values())

@@ -295,6 +295,10 @@ class Layout:
         )
 
 
+ONE_BY_ONE = Layout(clients=1, seeds="scan")
+"""The layout of least memory: one run and one client at a time."""
+
+
 def has_leading_axis(axes: Any, args: Any) -> list[bool]:
     """Returns whether each array of `args` has a leading `R`, according to `axes` in the form of `jax.vmap`."""
     own = jax.tree.map(

@@ -230,7 +230,7 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         return float(BYTES * sum(s.cost.down for s in signals))
 
     def sent(signals: Iterable[Signal]) -> float:
-        return float(sum(BYTES * count_numbers(s, "count_up", classes) + gradient * s.cost.models_up for s in signals))
+        return float(sum(BYTES * count_sent(s, "count_up", classes) + gradient * s.cost.models_up for s in signals))
 
     return Rates(
         model=model,
@@ -244,8 +244,8 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         before_up=sent(before),
         before_passes=passed(before),
         screening=passes(experiment.data_selection.signals().values(), backward),
-        choice_down=float(BYTES * count_numbers(experiment.data_selection, "count_down", classes)),
-        choice_up=float(BYTES * count_numbers(experiment.data_selection, "count_up", classes)),
+        choice_down=float(BYTES * count_sent(experiment.data_selection, "count_down", classes)),
+        choice_up=float(BYTES * count_sent(experiment.data_selection, "count_up", classes)),
         trained_down=received(trained),
         trained_up=sent(trained),
         trained_passes=passed(trained),
@@ -256,7 +256,7 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
     )
 
 
-def count_numbers(part: Any, method: str, classes: int) -> float:
+def count_sent(part: Any, method: str, classes: int) -> float:
     """Returns how many numbers a client sends or receives, as a strategy or a signal says.
 
     Raises:

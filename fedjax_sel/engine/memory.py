@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend import core
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine import distributed
@@ -126,7 +126,8 @@ def estimate(function: Callable, arguments: tuple, static: Mapping[str, Any]) ->
     """
     program = function.trace(*arguments, **static).jaxpr.jaxpr
     if [equation.primitive.name for equation in program.eqns] == ["shard_map"]:
-        (program,) = parts_of(program.eqns[0])  # what one device of the mesh does, with its share of the arrays
+        # What one device of the mesh does, with its share of the arrays.
+        (program,) = core.jaxprs_in_params(program.eqns[0].params)
     return sum(nbytes(v.aval) for v in program.invars + program.constvars) + peak(program)
 
 
@@ -135,20 +136,20 @@ def peak(jaxpr: Any) -> int:
     last: dict[Any, int] = {}
     for i, equation in enumerate(jaxpr.eqns):
         for v in equation.invars:
-            if not isinstance(v, Literal):
+            if not isinstance(v, core.Literal):
                 last[v] = i
-    stays = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    stays = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     held, now, most = {}, 0, 0
     for i, equation in enumerate(jaxpr.eqns):
-        inner = max((peak(part) for part in parts_of(equation)), default=0)
+        inner = max(map(peak, core.jaxprs_in_params(equation.params)), default=0)
         fused = equation.primitive.name in FUSED
-        dying = {v for v in equation.invars if not isinstance(v, Literal) and last[v] == i and v not in stays}
+        dying = {v for v in equation.invars if not isinstance(v, core.Literal) and last[v] == i and v not in stays}
         over = find_overwritten(equation, dying)
         made = {v: 0 if fused or v in over else nbytes(v.aval) for v in equation.outvars}
         most = max(most, now + sum(made.values()) + inner)
         held |= made | {v: held.pop(old, 0) for v, old in over.items()}
         now += sum(made.values())
-        for v in {v for v in equation.invars if not isinstance(v, Literal)} | set(equation.outvars):
+        for v in {v for v in equation.invars if not isinstance(v, core.Literal)} | set(equation.outvars):
             if v in held and v not in stays and last.get(v, i) <= i:
                 now -= held.pop(v)
     return max(most, now)
@@ -163,17 +164,6 @@ def find_overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
         like = (old for old in dying if old.aval == v.aval and old not in found.values())
         if (old := next(like, None)) is not None:
             found[v] = old
-    return found
-
-
-def parts_of(equation: Any) -> list[Any]:
-    """Returns the programs inside an operation: the body of a loop, the branches of a conditional."""
-    found = []
-    for value in equation.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(part, "jaxpr", part)
-            if hasattr(inner, "eqns"):
-                found.append(inner)
     return found
 
 

@@ -16,7 +16,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_model
-from fedjax_sel.engine.signals import find_base, sum_by_client
+from fedjax_sel.engine.signals import find_shift, sum_by_client
 from fedjax_sel.task import Accuracy, Task
 from fedjax_sel.types import PRNGKey, Variables
 
@@ -95,7 +95,7 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
 
     def add_up(value):
         value = value.astype(jnp.float32)
-        base = find_base(value)
+        base = find_shift(value)
         total = sum_by_client(value - base, data, holdout=holdout)
         return expand(count, total) * base + total
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from fedjax_sel.engine.history import FAULT, History
@@ -182,17 +180,4 @@ def keep_safe(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def split_history(history: History, experiments: int) -> list[History]:
     """Splits the history of all runs into one for each experiment."""
     size = len(history.seeds) // experiments
-
-    def of(i: int) -> History:
-        mine = slice(i * size, (i + 1) * size)
-        return replace(
-            history,
-            seeds=history.seeds[mine],
-            metrics={name: value[mine] for name, value in history.metrics.items()},
-            selections=history.selections[mine],
-            variables=jax.tree.map(lambda leaf: leaf[mine], history.variables),
-            personal=jax.tree.map(lambda leaf: leaf[mine], history.personal),
-            client_metrics={name: value[mine] for name, value in history.client_metrics.items()},
-        )
-
-    return [of(i) for i in range(experiments)]
+    return [history.take(slice(i * size, (i + 1) * size)) for i in range(experiments)]

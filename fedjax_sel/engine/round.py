@@ -46,7 +46,7 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
 
 
 def round_step(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, t: Int[Array, ""], layout: Layout
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, layout: Layout, state: RoundState, t: Int[Array, ""]
 ) -> tuple[RoundState, RoundRecord]:
     """Runs round `t`; returns the state after it, and what was measured."""
     key = partial(key_for, seed, round=t)

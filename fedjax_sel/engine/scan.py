@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -55,7 +57,7 @@ def run_chunk(
 
     def run_one(floats, data, key, state):
         experiment = tree.unflatten(floats)
-        guarded = guard_round(lambda state, t: round_step(experiment, data, key, state, t, layout))
+        guarded = guard_round(partial(round_step, experiment, data, key, layout))
 
         @jax.jit  # traced once for both uses below
         def go(state, t):

@@ -129,8 +129,7 @@ def measure_clients(
       key: key from which each client's key is derived.
       holdout: whether to measure on the hold-out examples instead of the training examples.
     """
-    by_example = {name: signal for name, signal in signals.items() if isinstance(signal, ExampleSignal)}
-    by_client = {name: signal for name, signal in signals.items() if isinstance(signal, ClientSignal)}
+    by_example, by_client, _ = split_signals(signals)
     values: Values = {}
     apart = by_example if jax.tree.leaves(personal) else {}
     if by_example and not apart and ctx.candidates is not None:
@@ -185,7 +184,7 @@ def measure_gradients(
 
 
 def measure_candidates(
-    signals: Mapping[str, ExampleSignal],
+    signals: Mapping[str, ExampleSignal | FeatureSignal],
     task: Task,
     variables: Variables,
     data: FederatedData,
@@ -218,7 +217,7 @@ def measure_candidates(
     start, count = clients
     some = data.batch(take(data.order, start), count > 0)  # one of each client: an outlier is not nearest to 0
     first = widen(measure_examples(signals, task, variables, some.x, some.y))
-    base = {name: find_base(value) for name, value in first.items()}
+    base = {name: find_shift(value) for name, value in first.items()}
     like = jax.eval_shape(add_up, (start[0], count[0]), jnp.arange(size))
     zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
     mean = layout.over_blocks(add_up, lambda mean: mean, clients, count, data.longest, size, zero)
@@ -236,7 +235,7 @@ def locate_examples(
 
 
 def measure_flat(
-    signals: Mapping[str, ExampleSignal],
+    signals: Mapping[str, ExampleSignal | FeatureSignal],
     task: Task,
     variables: Variables,
     data: FederatedData,
@@ -244,15 +243,7 @@ def measure_flat(
     index: Int[Array, "b"] | None = None,
 ) -> Values:
     """Returns each signal's value for each example at `index` (None: for all examples) from one flat forward pass."""
-
-    def measure(x, y):
-        logits = task.logits(variables, x)
-        values = {name: signal.measure(logits, y) for name, signal in of_task(signals, task).items()}
-        for name, value in values.items():
-            check_value(name, value, len(y))
-        return values
-
-    return layout.over_examples_of(measure, data, index)
+    return layout.over_examples_of(partial(measure_examples, signals, task, variables), data, index)
 
 
 def of_task(signals: Mapping[str, Signal], task: Task) -> dict[str, Any]:
@@ -265,13 +256,13 @@ def average_by_client(
 ) -> Shaped[Array, "N ..."]:
     """Averages a value per example over each client's examples, in at least 32 bits; 0 of a client without any."""
     value = widen(value)
-    base = find_base(value)
+    base = find_shift(value)
     total = sum_by_client(value - base, data, holdout=holdout)
     count = expand(data.num_holdout if holdout else data.num_examples, total)
     return jnp.where(count > 0, base + total / jnp.maximum(count, 1), 0)
 
 
-def find_base(value: Shaped[Array, "n ..."]) -> Shaped[Array, "1 ..."]:
+def find_shift(value: Shaped[Array, "n ..."]) -> Shaped[Array, "1 ..."]:
     """Returns the number from the smallest to the largest value that is nearest to 0; 0 if it is not finite.
 
     Values are added up as differences from it, which are no larger than twice a value and so lose no digits. Thus
@@ -298,7 +289,7 @@ def sum_by_client(
 def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) -> Shaped[Array, "d ..."]:
     """Averages over the second axis the entries in the mask, in at least 32 bits; 0 if there are none."""
     value = widen(value)
-    base = find_base(value.reshape(-1, *value.shape[2:]))
+    base = find_shift(value.reshape(-1, *value.shape[2:]))
     total = jnp.where(expand(mask, value), value - base[None], 0).sum(1)
     count = expand(mask.sum(1), total)
     return jnp.where(count > 0, base + total / jnp.maximum(count, 1), 0)

@@ -118,7 +118,7 @@ def train_cohort(
             check_like(f"{type(aggregator).__name__}.combine", widen(state.variables), delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
-        delta = perturb(experiment, seed, ctx, state, delta)
+        delta = perturb(experiment, seed, ctx, delta)
     updates = replace(updates, delta=deltas)
     return Trained(cohort, merged, delta, updates, final, work, values, chosen, personal, uploaded, faults)
 
@@ -253,7 +253,7 @@ def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]
     return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
 
 
-def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, state: RoundState, change: Variables) -> Variables:
+def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, change: Variables) -> Variables:
     """Returns the change as the aggregator releases it; batch statistics and personal parts are unchanged."""
     aggregator, task = experiment.aggregation, experiment.task
     model, statistics = task.split(change)

@@ -74,9 +74,9 @@ def tune(
         if targets are not classes.
 
     Raises:
-      ValueError: optuna is not installed, a count is invalid, `study` is none or has several objectives or the wrong
-        direction for the default objective, `objective` is no function or returns no number, checkpoints are given, or
-        `sweep` raises it.
+      ValueError: optuna is not installed, a count is invalid, `study` is not a study, or has several objectives or the
+        wrong direction for the default objective, `objective` is not a function or does not return a number,
+        checkpoints are given, or `sweep` raises it.
 
     Example (extra `optuna`)::
 

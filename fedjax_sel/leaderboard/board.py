@@ -12,7 +12,7 @@ import jax
 from rich.console import Console
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.config.own import is_own, load_class
+from fedjax_sel.config.own import load_class, names_own_code
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import page
@@ -111,7 +111,7 @@ def make_competitor(name: str) -> Competitor:
     """
     if name in SELECTORS | VARIANTS:
         raise ValueError(f"{name} is a selector of the leaderboard already; --add takes module:Name or file.py:Name")
-    if not is_own(name):
+    if not names_own_code(name):
         raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
     load_class("client selector", name, ClientSelector)
     return Competitor(name)

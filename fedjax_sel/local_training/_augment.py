@@ -47,7 +47,7 @@ class CropFlip(Pytree):
         if x.ndim != 4:
             raise ValueError(
                 f"crop_flip: an example has shape {x.shape[1:]}; it must be an image, (height, width, channels) "
-                "(features of a frozen trunk are none: model.cached=false trains on the images themselves)"
+                "(features of a frozen trunk are not images: model.cached=false trains on the images themselves)"
             )
         if self.border and min(x.shape[1:3]) <= self.padding:
             raise ValueError(

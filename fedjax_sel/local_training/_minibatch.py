@@ -267,7 +267,7 @@ NEAR_ONE = 0.1
 
 
 def check_optimizer(trainer: MinibatchTrainer, found: Any) -> optax.GradientTransformation:
-    """Returns what a trainer's `build_optimizer` returned; raises `ValueError` if it is no optimiser."""
+    """Returns what a trainer's `build_optimizer` returned; raises `ValueError` if it is not an optimiser."""
     if not callable(getattr(found, "init", None)) or not callable(getattr(found, "update", None)):
         raise ValueError(
             f"{title(type(trainer))}.build_optimizer returned {show(found)}; it must return an optimiser of optax, as "

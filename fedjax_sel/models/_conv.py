@@ -1,11 +1,12 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
-Every local step runs inside a loop. There, on XLA's CPU backend, rounds of `conv_dropout` take 13 times as long with
+Every local step runs inside a loop. There, on XLA's CPU backend, rounds of `conv_dropout` take 31 times as long with
 native convolutions and their automatic gradients as with patches times a matrix (`python -m benchmarks --only
-mappings`), and nearly twice as long if `reduce_window` pools (measured by hand). But on a CPU, patches that outgrow the
-caches cost more than the products. For those, if a device is one core, the convolution is XLA's own after all, with
-gradients in another form (`_native_conv`); otherwise the batch is divided into blocks of examples, forwards and
-backwards. Kernels of 3x3 between many channels need a quarter of the products (`_winograd`).
+layouts`; 13 and 64 times in earlier measurements), and nearly twice as long if `reduce_window` pools (measured by
+hand). But on a CPU, patches that outgrow the caches cost more than the products. For those, if a device is one core,
+the convolution is XLA's own after all, with gradients in another form (`_native_conv`); otherwise the batch is divided
+into blocks of examples, forwards and backwards. Kernels of 3x3 between many channels need a quarter of the products
+(`_winograd`).
 """
 
 from __future__ import annotations

@@ -13,18 +13,22 @@ from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
+from fedjax_sel.papers.paper import Finished, StoredCell
 
 
 def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a paper's `measure`, whose last argument is a cell's history, so that it is called once for a history.
 
-    What it returned is known as long as the history exists, and shared: callers must not change it.
+    What it returned is known as long as the history exists, and shared: callers must not change it. Of a stored cell
+    the measures are known, and only those.
     """
     known: dict[tuple, Any] = {}
 
     @functools.wraps(measure)
     def remembered(*args: Any) -> Any:
         *others, history = args
+        if isinstance(history, StoredCell):
+            return Finished(history.stored)
         key = (*others, id(history))  # a history holds arrays and cannot be hashed
         if key not in known:
             known[key] = measure(*args)

@@ -65,7 +65,7 @@ def find_place(name: str) -> tuple[str, str]:
     Raises:
       ValueError: `name` is not a strategy.
     """
-    if not own.is_own(name):
+    if not own.names_own_code(name):
         raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
     made = own.load_class("strategy", name, Strategy)
     for key in PLACES:

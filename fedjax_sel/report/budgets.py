@@ -127,7 +127,7 @@ def limit_runs(
         if not set(history.seeds) & limit.keys():
             raise ValueError(f"{name} has no seed of run 1, whose seeds have the budget; leave it out, or add seeds")
         seen = history.headline if metric is None or is_cost(metric) else metric
-        history = take_seeds(history, [seed in limit for seed in history.seeds])
+        history = take_without_models(history, [seed in limit for seed in history.seeds])
         limits = np.array([limit[seed] for seed in history.seeds])
         cost = running_cost(history, budget.kind)
         ended = (cost[:, -1:] < limits[:, None] * (1 - 1e-9))[:, 0] & (history.diverged == 0)
@@ -154,7 +154,7 @@ def limit_runs(
                 f"{number} was last evaluated {lags} before its budget was spent: what it had reached is of then, what "
                 "it cost is of the whole budget; evaluate_every=1 is exact"
             )
-        out[name] = take_seeds(history, measured), about
+        out[name] = take_without_models(history, measured), about
     return out, said
 
 
@@ -210,20 +210,6 @@ def hide_beyond(history: History, beyond: np.ndarray) -> History:
     return replace(history, metrics={name: hide(name, values) for name, values in history.metrics.items()})
 
 
-def take_seeds(history: History, which: Any) -> History:
-    """Returns the part of a history that belongs to some seeds, without models.
-
-    Args:
-      history: the history.
-      which: for each seed, whether it is kept.
-    """
-    keep = np.flatnonzero(which)
-    return replace(
-        history,
-        seeds=tuple(history.seeds[i] for i in keep),
-        metrics={name: values[keep] for name, values in history.metrics.items()},
-        selections=history.selections[keep],
-        client_metrics={name: values[keep] for name, values in history.client_metrics.items()},
-        variables=None,
-        personal=(),
-    )
+def take_without_models(history: History, which: Any) -> History:
+    """Returns the part of a history that belongs to the seeds for which `which` is true, without models."""
+    return replace(history, variables=None, personal=()).take(np.flatnonzero(which))

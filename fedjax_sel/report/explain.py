@@ -37,7 +37,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         if signals := list(list_signals(part)):
             yield "signals", signals
         found = find_source(part)
-        yield "source", [NO_SOURCE_OF_OWN if found == NO_SOURCE and own.is_own(name) else found]
+        yield "source", [NO_SOURCE_OF_OWN if found == NO_SOURCE and own.names_own_code(name) else found]
         written = f"[{name}]" if key in ("callbacks", "task.metrics") else f"{{name: {name}}}"
         yield "in a configuration", [write_nested(key, written)]
 
@@ -65,7 +65,7 @@ def find_parts(name: str) -> list[tuple[str, Any]]:
       ValueError: there is none.
     """
     kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS, **MEASURES}
-    if own.is_own(name):
+    if own.names_own_code(name):
         part = own.load_class("component", name, Strategy)
         bases = {key: kind.base for key, kind in config.KINDS.items() if issubclass(kind.base, Strategy)}
         return [(key, part) for key, base in bases.items() if issubclass(part, base)][:1]

@@ -110,7 +110,7 @@ def wrap_errors(read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str,
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         said = (str(error).splitlines() or [""])[0]
         raise ValueError(
-            f"{path} cannot be read ({'it is no archive of arrays' if PICKLED in said else said})"
+            f"{path} cannot be read ({'it is not an archive of arrays' if PICKLED in said else said})"
         ) from error
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from fedjax_sel.catalog import see
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.mark import digest
 from fedjax_sel.runs import formats
 from fedjax_sel.runs.files import CHECKPOINTS
 from fedjax_sel.types import Variables
@@ -68,7 +67,7 @@ def digest_folder(place: str | Path) -> dict[str, str]:
     kept = [path] if path.is_dir() else sorted((folder / CHECKPOINTS).glob("round-*"))[-1:]
     kept = kept or [one for one in [folder / MODELS] if one.is_file()]
     found = [(str(one), digest_variables(str(place), one.stat().st_mtime_ns)) for one in kept]
-    return {name: digest for name, digest in found if digest is not None}
+    return {name: value for name, value in found if value is not None}
 
 
 @functools.lru_cache(maxsize=64)
@@ -78,11 +77,7 @@ def digest_variables(place: str, time: int) -> str | None:
         arrays = formats.flatten(load(place))
     except (FileNotFoundError, ValueError):
         return None
-    found = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype} {array.shape} ".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:8]
+    return digest(arrays)[:8]
 
 
 def locate(place: Path) -> Path:

@@ -19,11 +19,7 @@ class Confidence(ExampleSignal):
 
     name: ClassVar[str] = "confidence"
     needs_classes: ClassVar[bool] = True
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the largest probability of each example; the labels are ignored."""

@@ -30,13 +30,9 @@ class Entropy(ExampleSignal):
 
     name: ClassVar[str] = "entropy"
     needs_classes: ClassVar[bool] = True
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     temperature: Scalar = param(default=1.0, low=1e-30)
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the entropy of each example; the labels are ignored.

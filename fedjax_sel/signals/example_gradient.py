@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, FeatureSignal, ServerSignal
 from fedjax_sel.pytree import static
-from fedjax_sel.signals.loss import choose_loss
+from fedjax_sel.signals.loss import use_task_loss
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ def differentiate(loss: Any, logits: Float[Array, "b C"], y: Int[Array, "b"]) ->
     return jax.vmap(jax.grad(lambda one, label: loss(one[None], label[None])[0]))(logits, y)
 
 
+def note_bias(self: Any, has_bias: bool) -> Any:
+    """Returns a signal for an output layer with or without a bias. A signal's `of_layer`."""
+    return self.replace(has_bias=has_bias)
+
+
 class OutputGradient(ExampleSignal):
     """The gradient of each example's loss w.r.t. its logits, or the output layer's bias, Float["C"].
 
@@ -51,21 +56,15 @@ class OutputGradient(ExampleSignal):
 
     name: ClassVar[str] = "output_gradient"
     needs_classes: ClassVar[bool] = True
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True)
 
     loss: Any = field(default=None, repr=False)
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass."""
-        return Cost(forward=1.0, needs_model=True)
 
     def count_up(self, classes: int) -> float:
         """Returns `C`."""
         return float(classes)
 
-    def of_task(self, task: Task) -> OutputGradient:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
+    of_task = use_task_loss
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
         """Returns the gradient of each example."""
@@ -88,22 +87,14 @@ class LastLayerGradient(FeatureSignal):
 
     name: ClassVar[str] = "last_layer_gradient"
     needs_classes: ClassVar[bool] = True
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True)
 
     loss: Any = field(default=None, repr=False)
     has_bias: bool = field(default=True, repr=False, metadata={"static": True})
 
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass."""
-        return Cost(forward=1.0, needs_model=True)
+    of_task = use_task_loss
 
-    def of_task(self, task: Task) -> LastLayerGradient:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
-
-    def of_layer(self, has_bias: bool) -> LastLayerGradient:
-        """Returns the signal for a layer with or without a bias."""
-        return self.replace(has_bias=has_bias)
+    of_layer = note_bias
 
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
@@ -125,11 +116,7 @@ class EL2N(ExampleSignal):
 
     name: ClassVar[str] = "el2n"
     needs_classes: ClassVar[bool] = True
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the norm of each example."""
@@ -154,22 +141,14 @@ class GraNd(FeatureSignal):
 
     name: ClassVar[str] = "grand"
     needs_classes: ClassVar[bool] = True
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     loss: Any = field(default=None, repr=False)
     has_bias: bool = field(default=True, repr=False, metadata={"static": True})
 
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
+    of_task = use_task_loss
 
-    def of_task(self, task: Task) -> GraNd:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
-
-    def of_layer(self, has_bias: bool) -> GraNd:
-        """Returns the signal for a layer with or without a bias."""
-        return self.replace(has_bias=has_bias)
+    of_layer = note_bias
 
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
@@ -189,11 +168,7 @@ class ExampleGradientNorm(ClientSignal):
     """
 
     name: ClassVar[str] = "example_gradient_norm"
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward and a backward pass, and one number."""
-        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
+    cost: ClassVar[Cost] = Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "L"]:
         """Returns the norm of each example; 0 for padding."""
@@ -226,9 +201,7 @@ class ValidationGradient(ServerSignal):
 
     split: str = static(default="validation", choices=["validation", "test"])
 
-    def of_task(self, task: Task) -> ValidationGradient:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
+    of_task = use_task_loss
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "C C"]:
         """Returns the mean of each class."""

@@ -75,14 +75,10 @@ class GradientNoise(ClientSignal):
     """
 
     name: ClassVar[str] = "gradient_noise"
+    cost: ClassVar[Cost] = Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     batch_size: int = static(default=64, low=1)
     around: str = static(default="mean", choices=["mean", "zero"])
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward and a backward pass, and one number."""
-        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
         """Returns the root of the mean square over the minibatches."""

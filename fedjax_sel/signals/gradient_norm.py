@@ -24,11 +24,7 @@ class GradientNorm(GradientSignal):
     """
 
     name: ClassVar[str] = "gradient_norm"
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward and a backward pass, and one number."""
-        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
+    cost: ClassVar[Cost] = Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure_gradient(self, gradient: Variables) -> Float[Array, ""]:
         """Returns the norm over all parameters together."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Loss", "MinibatchLoss", "ValidationLoss"]
 
 
-def choose_loss(task: Task, given: Any) -> Any:
-    """Returns the loss that a signal measures for a task: the given one, else the task's; None: cross-entropy."""
-    return task.loss if given is None and type(task.loss) is not CrossEntropy else given
+def use_task_loss(self: Any, task: Task) -> Any:
+    """Returns a signal with the task's loss, unless it has one; None stands for cross-entropy. A signal's `of_task`."""
+    return self.replace(loss=task.loss) if self.loss is None and type(task.loss) is not CrossEntropy else self
 
 
 def measure_losses(loss: Any, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
@@ -45,17 +45,11 @@ class Loss(ExampleSignal):
     """
 
     name: ClassVar[str] = "loss"
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     loss: Any = field(default=None, repr=False)
 
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
-
-    def of_task(self, task: Task) -> Loss:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
+    of_task = use_task_loss
 
     def measure(self, logits: Float[Array, "b ..."], y: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
@@ -106,9 +100,7 @@ class ValidationLoss(ServerSignal):
     split: str = static(default="validation", choices=["validation", "test"])
     loss: Any = field(default=None, repr=False)
 
-    def of_task(self, task: Task) -> ValidationLoss:
-        """Returns the signal with the task's loss."""
-        return self.replace(loss=choose_loss(task, self.loss))
+    of_task = use_task_loss
 
     def measure(self, logits: Float[Array, "b ..."], y: Shaped[Array, "b ..."]) -> Float[Array, ""]:
         """Returns the mean over the examples."""

@@ -21,11 +21,7 @@ class Margin(ExampleSignal):
 
     name: ClassVar[str] = "margin"
     needs_classes: ClassVar[bool] = True
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass, and one number."""
-        return Cost(forward=1.0, needs_model=True, up=1.0)
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the margin of each example; the labels are ignored."""

@@ -25,11 +25,7 @@ class SoftLabels(ExampleSignal):
 
     name: ClassVar[str] = "soft_labels"
     needs_classes: ClassVar[bool] = True
-
-    @property
-    def cost(self) -> Cost:
-        """Returns the cost: a forward pass."""
-        return Cost(forward=1.0, needs_model=True)
+    cost: ClassVar[Cost] = Cost(forward=1.0, needs_model=True)
 
     def count_up(self, classes: int) -> float:
         """Returns `C`."""

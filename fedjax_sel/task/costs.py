@@ -68,8 +68,9 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
     """Returns XLA's count of a function's operations, and the shapes of its results; nothing is compiled.
 
     XLA counts one iteration of a loop; here all iterations of `lax.scan` and `lax.map`, and so of `nn.RNN` and
-    `nn.scan`, are counted. Of the branches of `lax.cond`, the dearest counts. JAX offers the count for a CPU alone; so
-    the bill is the same on every device.
+    `nn.scan`, are counted. Of a `lax.while_loop`, one iteration counts, as their number is not known. Of the branches
+    of `lax.cond`, the most expensive counts. JAX offers the count for a CPU alone, so the bill is the same on every
+    device.
 
     Raises:
       ValueError: `JAX_PLATFORMS` leaves out the CPU.

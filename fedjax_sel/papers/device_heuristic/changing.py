@@ -28,9 +28,9 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.devices.profile import DeviceProfile, features
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.init import init_runs
+from fedjax_sel.engine.init import init_run
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
-from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, list_cells, name_experiment
@@ -48,7 +48,6 @@ LASTS = 0.5
 OTHERS = (0.25, 1.0, 2.0)
 """Other such fractions that are studied."""
 
-LAYOUT = Layout(clients=1, seeds="scan")
 NETWORKS = 0x4E7
 """First word of the random stream of the networks."""
 
@@ -88,8 +87,7 @@ def follow_seeds(run: Run, way: str, lasts: float) -> dict[str, Any]:
     rows = []
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
         key, rounds = make_key(seed), experiment.rounds
-        state, _ = init_runs([experiment], [data], key[None], LAYOUT)  # `Prescribed` takes nothing before round 0
-        state = jax.tree.map(lambda leaf: leaf[0], state)
+        state = init_run(experiment, data, key, ONE_BY_ONE)
         network = 1 - np.random.default_rng((NETWORKS, seed)).random((rounds, data.num_clients), np.float32)
         given = jnp.int32(WAYS.index(way)), jnp.float32(lasts)  # traced, so that one program serves all
         rows.append(follow(experiment, jax.tree.map(jnp.asarray, data), key, state, jnp.asarray(network), *given))
@@ -137,7 +135,7 @@ def follow(
         noise = jax.random.uniform(key_for(key, Purpose.SELECT, t), able.shape)
         drawn = able & (jnp.argsort(jnp.argsort(jnp.where(able, noise, jnp.inf))) < s)
         chosen = jnp.stack([best, first & able, drawn])[way]
-        state, record = round_step(experiment, now, key, replace(state, client_selection=chosen), t, LAYOUT)
+        state, record = round_step(experiment, now, key, ONE_BY_ONE, replace(state, client_selection=chosen), t)
         seconds, spent = record.ledger.seconds, record.ledger.joules
         assert seconds is not None
         assert spent is not None

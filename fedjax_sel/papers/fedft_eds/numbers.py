@@ -12,7 +12,7 @@ from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.measures import find_best, measure_once
-from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell, join
+from fedjax_sel.papers.paper import Evidence, Result, join
 from fedjax_sel.papers.published import read_published
 
 FLOPS_A_SECOND = 1e9
@@ -47,8 +47,6 @@ def find_published(experiment: str, method: str) -> float | None:
 @measure_once
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed."""
-    if isinstance(history, StoredCell):
-        return Finished(history.stored)
     accuracy = history["accuracy"]
     flops = history.cumulative("flops")[:, -1]
     best = find_best(history)

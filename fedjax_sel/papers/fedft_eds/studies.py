@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.data_selection import select_examples
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.init import init_runs
+from fedjax_sel.engine.init import init_run
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
-from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.metrics.cka import minibatch_kernel_cka
@@ -59,8 +58,6 @@ SHOWN = (1.0, 0.5, 0.1)
 
 TIMED = (FEDAVG, FEDAVG_RDS, FEDPROX, ALL, RDS50, EDS50, RDS, EDS)
 REPEATS = 2
-
-LAYOUT = Layout(clients=1, seeds="scan")
 
 
 def find_cell(scale: str, experiment: str, method: str) -> Cell:
@@ -185,8 +182,7 @@ def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.nda
     """
     experiment, key = run.experiment, make_key(seed)
     together, _ = stack([data])
-    state, _ = init_runs([experiment], [data], key[None], LAYOUT)
-    state = jax.tree.map(lambda leaf: leaf[0], state)
+    state = init_run(experiment, data, key, ONE_BY_ONE)
     data = jax.tree.map(jnp.asarray, together)
     times, mixes = np.zeros(data.x.shape[0], int), []
     for t in range(experiment.rounds):
@@ -194,7 +190,7 @@ def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.nda
         picked = np.asarray(index)[np.asarray(keep)]
         np.add.at(times, picked, 1)
         mixes.append(measure_label_entropy(np.asarray(index), np.asarray(keep), np.asarray(data.y), data.classes))
-        state, _ = run_round(experiment, data, key, state, jnp.int32(t))
+        state, _ = run_round(experiment, data, key, ONE_BY_ONE, state, jnp.int32(t))
     owned = np.zeros(len(times), bool)
     owned[np.asarray(data.order)] = True
     return times[owned], np.array(mixes)
@@ -208,11 +204,11 @@ def choose_examples(
     n = data.num_clients
     everyone = Cohort(jnp.arange(n), jnp.ones(n, bool), jnp.ones(n))
     ctx = make_context(experiment, data, key, t)
-    chosen = select_examples(experiment, data, key, state, ctx, everyone, jnp.zeros(n, bool), LAYOUT)
+    chosen = select_examples(experiment, data, key, state, ctx, everyone, jnp.zeros(n, bool), ONE_BY_ONE)
     return chosen.examples.index, chosen.examples.mask
 
 
-run_round = jit()(partial(round_step, layout=LAYOUT))
+run_round = jit(static_argnames=("layout",))(round_step)
 
 
 def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, classes: int) -> float:

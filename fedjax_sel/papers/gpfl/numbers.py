@@ -20,7 +20,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.judging import list_results
 from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
-from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Histories, Result
 from fedjax_sel.papers.published import read_published
 
 CIFAR_ROUNDS = 2000
@@ -94,8 +94,6 @@ def count_late(history: History) -> np.ndarray:
 @measure_once
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed."""
-    if isinstance(history, StoredCell):
-        return Finished(history.stored)
     accuracy, counts = history["accuracy"], history.counts()
     return {
         **{f"accuracy_at_{name.replace(' %', '')}": read_at_share(history, share) for name, share in SHARES.items()},

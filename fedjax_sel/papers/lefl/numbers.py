@@ -11,7 +11,7 @@ from fedjax_sel.metrics import cost_to, last_mean, rounds_to
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
 from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
-from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Result
 from fedjax_sel.papers.published import read_published
 
 
@@ -76,8 +76,6 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
       name: of the experiment, which determines the targets.
       history: of the cell.
     """
-    if isinstance(history, StoredCell):
-        return Finished(history.stored)
     accuracy, paid = history["accuracy"], history.cumulative("bytes")
     out = {
         "accuracy_last": last_mean(accuracy, LAST),

@@ -18,7 +18,7 @@ from fedjax_sel.metrics import (
 )
 from fedjax_sel.papers.judging import ALONG, list_results, open_interval
 from fedjax_sel.papers.measures import measure_once
-from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Histories, Result
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 
 TARGET = 0.95
@@ -41,8 +41,6 @@ def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
       experiment: of the cell, which says how many clients are at the boundary.
       history: of the cell.
     """
-    if isinstance(history, StoredCell):
-        return Finished(history.stored)
     fifth = history.rounds // 5
     near = members(history.selections, np.arange(MORE_BOUNDARY if experiment.endswith(MORE) else BOUNDARY))
     accuracy, sent, work = history["accuracy"], history.cumulative("bytes"), history.cumulative("flops")

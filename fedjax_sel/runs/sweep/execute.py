@@ -1,4 +1,4 @@
-"""A sweep carried out in its folder: its programs one after another."""
+"""Executes a sweep in its folder, one program after the other."""
 
 from __future__ import annotations
 
