@@ -1766,7 +1766,7 @@ HALF = np.arange(16).reshape(2, 8) >= 8
 def test_a_run_in_which_nobody_trains_says_so(names, answers):
     history, found, said = idle_run(names, **answers)
     (line,) = said
-    assert line.startswith("no update came back in any round of all seeds: the model is as it began")
+    assert line.startswith("no update came back in any round of all seeds, so nothing was learnt")
     assert found["untrained"] == {"seeds": [0, 1], "of": 2}
     assert found["idle"]["per_seed"] == [2.0, 2.0]
     assert line in build_table("idle", found).caption

@@ -200,6 +200,18 @@ class Slots:
     def __init__(self, sign):
         self.sign = sign
 
+@jax.custom_jvp
+def ruled(x):
+    return x
+
+ruled.defjvp(lambda primals, tangents: (primals[0], {rule} * tangents[0]))
+
+@jax.custom_vjp
+def reversed_rule(x):
+    return x
+
+reversed_rule.defvjp(lambda x: (x, None), lambda _, g: ({rule} * g,))
+
 def times(by):
     def decorate(f):
         @functools.wraps(f)
@@ -260,21 +272,24 @@ VALUES = {
     "the order of a dictionary": ("dict([(1.0, None), (-1.0, None)][:: int({})])", "next(iter(GLOBAL))"),
     "an index made of a list": ("[{}]", "pick(jnp.zeros(2))"),
     "a function in an attribute of a class": ("{{1.0: operator.pos, -1.0: operator.neg}}[{}]", "type(self).HELD(1.0)"),
+    "a rule of a derivative": ("{}", "jax.grad(ruled)(1.0)"),
+    "a rule of a gradient": ("{}", "jax.grad(reversed_rule)(1.0)"),
     "a partial method": ("functools.partialmethod(lambda self, by: by, {})", "self.HELD()"),
 }
 
 
 def write_reads(sign, kind):
     if kind == "a decorator":
-        return READS.format(value=1.0, held=1.0, read="1.0", decorator=f"@times({sign})", own="")
+        return READS.format(rule=1.0, value=1.0, held=1.0, read="1.0", decorator=f"@times({sign})", own="")
     if kind == "a decorator of a library":
         decorator = f"@functools.partial(jax.vmap, in_axes=(None, None), out_axes={int(sign)})"
-        return READS.format(value=1.0, held=1.0, read="1.0", decorator=decorator, own="")
+        return READS.format(rule=1.0, value=1.0, held=1.0, read="1.0", decorator=decorator, own="")
     if kind == "a constant of a derived class":
-        return READS.format(value=1.0, held=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
+        return READS.format(rule=1.0, value=1.0, held=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
     value, read = VALUES[kind]
-    value, held = (1.0, value.format(sign)) if "HELD" in read else (value.format(sign), 1.0)
-    return READS.format(value=value, held=held, read=read, decorator="", own="")
+    rule = sign if "rule" in read else 1.0
+    value, held = (1.0, value.format(sign)) if "HELD" in read or "rule" in read else (value.format(sign), 1.0)
+    return READS.format(rule=rule, value=value, held=1.0 if "rule" in read else held, read=read, decorator="", own="")
 
 
 @pytest.mark.parametrize("kind", [*VALUES, "a decorator", "a decorator of a library", "a constant of a derived class"])

@@ -42,6 +42,18 @@ def places(tmp_path_factory):
     return place
 
 
+def test_runs_that_only_fill_a_mesh_have_no_models(tmp_path):
+    mesh = {"seeds": 2, "clients": 1}
+    for name, seeds in (("a", [0, 1, 2]), ("b", [3, 4, 5])):
+        run(tmp_path / name, seeds=seeds, mesh=mesh)
+    fs.join([tmp_path / "a", tmp_path / "b"], tmp_path / "joined")
+    joined, parts = fs.open(tmp_path / "joined"), [fs.open(tmp_path / name) for name in ("a", "b")]
+    for part in parts:
+        assert {len(leaf) for leaf in jax.tree.leaves(part.variables)} == {3}
+        for seed in part.seeds:
+            jax.tree.map(np.testing.assert_array_equal, joined.model(seed), part.model(seed))
+
+
 def test_it_is_the_run_of_all_seeds(places):
     joined, whole = fs.open(places / "joined"), fs.open(places / "whole")
     assert joined.seeds == whole.seeds == (0, 1, 2, 10)

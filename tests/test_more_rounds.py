@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+import fedjax_sel as fs
 from fedjax_sel import client_selection, config, local_training
 from fedjax_sel.engine import driver
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -162,6 +164,33 @@ def test_a_finished_sweep_that_cannot_go_on_stays_finished(sweeps, tmp_path, mon
     before, _ = sweep(sweeps[0], 7, keep_checkpoints=True)
     pd.testing.assert_frame_equal(sweep(place, 7, keep_checkpoints=True)[0], before)
     assert sweep(place, 12)[0] is not None
+
+
+def test_a_finished_sweep_that_was_divided_otherwise_is_refused_and_stays_finished(sweeps, tmp_path):
+    place = Path(shutil.copytree(sweeps[0], tmp_path / "twice"))
+    for folder in (place / "programs").iterdir():
+        folder.rename(place / "programs" / f"other-{folder.name}")  # as its blocks are called with another --memory
+    with pytest.raises(FolderError, match=r"no checkpoint of the end of .* give the --memory with which the sweep ran"):
+        sweep(place, 12)
+    assert (place / "summary.json").exists()
+
+
+class Fading(SGD):
+    """The rate falls over the run."""
+
+    def plan(self, num_examples, longest, round, rounds, max_steps=None):
+        plan = super().plan(num_examples, longest, round, rounds, max_steps)
+        return plan if self.momentum is None else replace(plan, rate_factor=jnp.full(1, 1 - round / rounds))
+
+
+def test_a_trainer_of_ones_own_that_reads_the_number_of_rounds_says_so():
+    iris = fs.load("iris")
+    clients = fs.Federation(iris, fs.partition.Iid(clients=6))
+    task = fs.Task.on(fs.models.LogisticRegression(3), iris)
+    run = fs.Experiment(task, local_training=Fading(0.1), cohort_size=2, rounds=1)
+    fs.simulate(run, clients)  # it does not read it without momentum
+    with pytest.raises(ValueError, match=r"Fading.plan reads the number of rounds; its class must say so"):
+        fs.simulate(replace(run, local_training=Fading(0.1, momentum=0.5)), clients)
 
 
 def test_a_sweep_with_its_axes_in_another_order_is_another_one(sweeps):

@@ -39,6 +39,9 @@ METADATA = 2**16
 PASSING = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
 """Errors of the system after which a checkpoint may be whole: the run ends with them instead of starting anew."""
 
+PASSING_STATES = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
+"""Likewise, as Orbax's storage reports them, at the beginning of a message."""
+
 SPARE = 9
 """Least time between two checkpoints, as a multiple of the time that saving one takes."""
 
@@ -139,9 +142,11 @@ class Checkpoints:
             except MemoryError:
                 raise
             except Exception as error:  # damaged files can make the reader raise anything
+                reason = (str(error).splitlines() or [""])[0]
                 if getattr(error, "errno", None) in PASSING:
                     raise
-                reason = (str(error).splitlines() or [""])[0]
+                if reason.startswith(PASSING_STATES):
+                    raise OSError(f"{path} cannot be read now: {reason}") from error
                 left = number != self.rounds()[0]
                 instead = "using the one before it" if left else "there is no other, so the run begins anew"
                 self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); {instead}")

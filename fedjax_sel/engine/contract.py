@@ -51,11 +51,16 @@ def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
       method: its name; one that a class inherits from the library may read all.
       told: the context or the turn.
     """
-    while is_of_library(strategy, method) and isinstance(inner := getattr(strategy, "selector", None), Strategy):
-        strategy = inner  # which a selector of the library wraps
+    while is_of_library(strategy, method) and isinstance(inner := find_wrapped(strategy), Strategy):
+        strategy = inner
     if strategy.uses_rounds or is_of_library(strategy, method):
         return told
     return told.replace(rounds=Undeclared(f"{type(strategy).__name__}.{method}"))
+
+
+def find_wrapped(strategy: Strategy) -> Any:
+    """Returns the selector or trainer that a strategy wraps; None if it wraps none."""
+    return getattr(strategy, "selector", None) or getattr(strategy, "trainer", None)
 
 
 def is_of_library(strategy: Strategy, method: str) -> bool:

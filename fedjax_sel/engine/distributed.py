@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import sys
@@ -182,16 +183,16 @@ def any_process(flag: bool) -> bool:
 
 
 def check_same(number: int) -> None:
-    """Raises `ValueError` if the processes resume from different rounds."""
+    """Raises `ValueError` if what the processes find in their folders differs, as the round that they resume from."""
     if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
-            "the processes find different checkpoints; their folder must be on a disk that all of them share"
+            "the processes find different checkpoints or results; their folder must be on a disk that all of them share"
         )
 
 
 def check_same_run(mark: str) -> None:
-    """Raises `ValueError` if the processes have different runs; `mark` is that of this process's (`mark_of`)."""
-    number = int(mark[:7], 16)  # what an Int32 can hold
+    """Raises `ValueError` if the processes have different runs; `mark` is any text that tells this process's run."""
+    number = int(hashlib.sha256(mark.encode()).hexdigest()[:7], 16)  # what an Int32 can hold
     if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes were started with different runs (settings, seeds, data or code); start all of them with "

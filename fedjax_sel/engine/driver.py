@@ -17,7 +17,7 @@ from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import EXAMPLES, Federation
 from fedjax_sel.engine.callback import needs_variables, tell
-from fedjax_sel.engine.checkpoint import Checkpoints, Point, to_host
+from fedjax_sel.engine.checkpoint import Checkpoints, Point, leaves, to_host
 from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import (
     any_process,
@@ -37,7 +37,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.ledger import rates_of
-from fedjax_sel.engine.mark import digest_examples, mark_of
+from fedjax_sel.engine.mark import digest, digest_examples, mark_of
 from fedjax_sel.engine.metrics import complete_metrics, is_due
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
@@ -114,8 +114,10 @@ def sweep(
     mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else lambda rounds: ""
     if is_distributed():
         wait_for_all()
-        check_same_run(mark_at(program.first.rounds))
+        check_same_run(f"{mark_at(program.first.rounds)} {program.length} {program.examples_on}")
     point, upfront = begin_or_resume(program, how, mark_at)
+    if is_distributed():  # each process has computed it alone
+        check_same_run(digest({name: to_host(leaf) for name, leaf in leaves(point.state)}))
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
     memory = {}
@@ -123,7 +125,8 @@ def sweep(
         warn_native_convolutions(program.first.task, drawn[0].like)
         program, memory["memory"] = program.settle_program(point.state, how.memory, how.examples_on)
     about = describe(program, drawn[0]) | memory
-    recorder = Recorder(program, rates_of(program.first, drawn[0]), upfront)
+    rates = [rates_of(experiment, drawn[0]) for experiment in experiments for _ in seeds]
+    recorder = Recorder(program, rates, upfront)
     history = run_rounds(program, point, recorder, about, how, mark_at(program.first.rounds), began)
     histories = split_history(history, len(experiments))
     for one in histories:
@@ -280,7 +283,23 @@ def restore_point(
     if point is None or not point.ended:
         return point
     check_more_rounds(first.parts, point.round, first.rounds)
+    check_last_evaluation(program, point)
     return replace(point, measured=forget_evaluations(point.measured, first))
+
+
+def check_last_evaluation(program: Program, point: Point) -> None:
+    """Raises `ValueError` if a run's last evaluation, which it makes only at its end, ended a seed."""
+    alive, last = point.measured.get("alive"), point.round - 1
+    if alive is None or bool(is_due(program.first, np.asarray(last))):
+        return
+    alive = alive.astype(bool)
+    ended = ~alive[:, last] & (alive[:, last - 1] if last else True)
+    if ended[: program.count].any():
+        seed = program.seeds[int(np.argmax(ended))]
+        raise ValueError(
+            f"seed {seed} ended in the evaluation after round {point.round}, the last, which a run of "
+            f"{program.first.rounds} rounds does not make; run it anew in another folder"
+        )
 
 
 def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) -> dict[str, np.ndarray]:

@@ -246,10 +246,10 @@ def say_untrained(seeds: list[int], of: int) -> str:
     """Returns one line of text that says that no update ever came back.
 
     >>> say_untrained([0, 1], 2).split(";")[0]
-    'no update came back in any round of all seeds: the model is as it began'
+    'no update came back in any round of all seeds, so nothing was learnt'
     """
     causes = "availability, volatility, deadline, candidates, data_selection"
-    return f"no update came back in any round of {name_seeds(seeds, of)}: the model is as it began; see {causes}"
+    return f"no update came back in any round of {name_seeds(seeds, of)}, so nothing was learnt; see {causes}"
 
 
 def find_lost(history: History) -> dict[str, Any]:

@@ -243,7 +243,10 @@ def concat_seeds(parts: Sequence[History], seeds: Sequence[int]) -> History:
     rows = np.array([at[seed] for seed in seeds])
 
     def concatenate(name: str) -> Any:
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[rows], *(getattr(part, name) for part in parts))
+        held = [getattr(part, name) for part in parts]
+        for part, tree in zip(parts, held, strict=True):
+            assert all(len(leaf) == len(part.seeds) for leaf in jax.tree.leaves(tree)), name
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[rows], *held)
 
     parts = add_faults(parts)
     models = [name for name in ("variables", "personal") if all(jax.tree.leaves(getattr(part, name)) for part in parts)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -213,6 +213,20 @@ class Rates:
     def upload(self) -> float:
         """Bytes that a member sends if it uploads its update, without `extra_up`."""
         return self.model + self.gradient * self.correction_up + self.after_up
+
+
+def stack_rates(rates: Sequence[Rates]) -> Rates:
+    """Returns the unit costs of all runs: those of one if all are equal, else numbers with leading `R`, 1."""
+    first = rates[0]
+    if all(one == first for one in rates):
+        return first
+
+    def stack(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], Mapping):
+            return {key: stack([one[key] for one in values]) for key in values[0]}
+        return np.asarray(values)[:, None]
+
+    return Rates(**{one.name: stack([getattr(of, one.name) for of in rates]) for one in fields(Rates)})
 
 
 def rates_of(experiment: Experiment, data: FederatedData) -> Rates:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from fedjax_sel.arrays import expand, run_if
+from fedjax_sel.arrays import expand, run_if, take
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
@@ -70,8 +70,7 @@ def evaluate_whole(task: Task, variables: Variables, data: FederatedData, layout
     each = layout.over_examples(
         lambda x, y: task.example_metrics(task.logits(variables, x), y), data.test_x, data.test_y
     )
-    sums = jax.tree.map(lambda value: jnp.sum(value, axis=0, dtype=jnp.float32), each)
-    found = task.compute_metrics(sums, float(len(data.test_y)))
+    found = task.reduce_metrics(each)
     return {name: jnp.asarray(value, jnp.float32) for name, value in found.items()} | {"loss": hide_nan(found["loss"])}
 
 
@@ -87,7 +86,8 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
     federation keeps some; otherwise those that the client trains on.
 
     All clients share the global model, so their examples pass through it together, in passes of `layout.examples`, and
-    are then summed by client: memory grows with `n` and `N`, but not with `N` models.
+    are then summed by client: memory grows with `n` and `N`, but not with `N` models. Metrics that need all values of a
+    client, and not their sums alone, are computed client by client.
     """
     each = layout.over_examples_of(lambda x, y: task.example_metrics(task.logits(variables, x), y), data)
     holdout = (data.num_holdout > 0).any()
@@ -99,10 +99,19 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
         total = sum_by_client(value - base, data, holdout=holdout)
         return expand(count, total) * base + total
 
+    names, whole = [*each], {name: each.pop(name) for name, metric in task.metrics.items() if metric.needs_all}
+
+    def reduce(client: Int[Array, ""]) -> dict[str, Any]:
+        (index, mask), (apart, kept) = (data.examples_of(client, holdout=part) for part in (False, True))
+        index, mask = jnp.where(holdout, apart, index), jnp.where(holdout, kept, mask)
+        return task.reduce_metrics(jax.tree.map(lambda value: take(value, index), whole), mask)
+
     sums = jax.tree.map(add_up, each)
     found = jax.vmap(task.compute_metrics)(sums, jnp.maximum(count, 1))
+    if whole:
+        found |= layout.over_clients(reduce, jnp.arange(data.num_clients))
     found["loss"] = hide_nan(found["loss"])
-    return {name: jnp.where(expand(count > 0, value), value, jnp.nan) for name, value in found.items()}
+    return {name: jnp.where(expand(count > 0, found[name]), found[name], jnp.nan) for name in names}
 
 
 def evaluate_own_models(
@@ -119,11 +128,9 @@ def evaluate_own_models(
     def measure(client: Int[Array, ""]) -> dict[str, Any]:
         batch = data.batch(*data.examples_of(client, holdout=True))
         each = task.example_metrics(task.logits(model_of(client), batch.x), batch.y)
-        sums = jax.tree.map(lambda v: jnp.where(expand(batch.mask, v), v, 0).sum(0, dtype=jnp.float32), each)
-        count = batch.mask.sum()
-        found = task.compute_metrics(sums, jnp.maximum(count, 1).astype(jnp.float32))
+        found = task.reduce_metrics(each, batch.mask)
         found["loss"] = hide_nan(found["loss"])
-        return {name: jnp.where(count > 0, value, jnp.nan) for name, value in found.items()}
+        return {name: jnp.where(batch.mask.any(), value, jnp.nan) for name, value in found.items()}
 
     return layout.over_clients(measure, jnp.arange(data.num_clients))
 

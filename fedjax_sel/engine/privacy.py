@@ -16,7 +16,14 @@ from fedjax_sel.protocols import overrides
 __all__ = ["epsilon_of"]
 
 
-def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, public_moments: bool = False) -> float:
+def epsilon_of(
+    experiment: Experiment,
+    data: FederatedData,
+    delta: float,
+    *,
+    public_moments: bool = False,
+    public_start: bool = False,
+) -> float:
     """Returns `ε` of client-level (ε, δ)-differential privacy for the release of the models of all rounds.
 
     What an experiment measures (accuracy, losses, ledgers) is not covered, as it is not released. Nor is the end of a
@@ -29,6 +36,7 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
       delta: `δ`.
       public_moments: whether the constants by which the task normalises examples, one a feature or channel, are public,
         rather than those of the clients' examples, as `Task.on` computes them.
+      public_start: whether the pretrained variables from which the task starts were trained without the clients' data.
 
     Raises:
       ValueError: the guarantee does not hold: something else depends on the clients' data, or clients are drawn in
@@ -58,6 +66,8 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
         ),
         "the task normalises by moments that may be of the clients' examples; use Task.on(..., normalise=False) or "
         "'unit', or constants of other data and public_moments=True": normalised and not public_moments,
+        "the task starts from pretrained variables, which may tell of the clients' examples; if they were trained on "
+        "other data, say so: public_start=True": bool(task.frozen.start) and not public_start,
         f"volatility is {type(experiment.volatility).__name__}, not Always": type(experiment.volatility) is not Always,
     }
     for problem, found in problems.items():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.engine.history import FAULT, History
-from fedjax_sel.engine.ledger import Rates, as_selection, price
+from fedjax_sel.engine.ledger import Rates, as_selection, price, stack_rates
 from fedjax_sel.engine.metrics import are_clients_due
 from fedjax_sel.engine.program import Program
 from fedjax_sel.engine.state import RoundRecord, unflatten_record
@@ -35,8 +35,8 @@ class Recorder:
       labels: training examples of each client by class, of the first seed; None if targets are not classes.
     """
 
-    def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
-        self.program, self.rates, self.upfront = program, rates, upfront
+    def __init__(self, program: Program, rates: Sequence[Rates], upfront: dict[str, np.ndarray]):
+        self.program, self.rates, self.upfront = program, stack_rates(rates), upfront
         self.arrays: dict[str, np.ndarray] = {}
         first = program.drawn[0]
         self.labels = first.count_labels() if first.targets == "classes" else None

@@ -133,8 +133,7 @@ def measure_examples(task: Task, outputs: Any, targets: Any) -> dict[str, Any]:
 @jit()
 def compute_metrics(task: Task, outputs: Any, targets: Any) -> dict[str, Any]:
     """Returns the loss and every metric; it is traced once for all seeds, and never run."""
-    each = task.example_metrics(outputs, targets)
-    return task.compute_metrics(jax.tree.map(lambda value: jnp.sum(value, axis=0, dtype=jnp.float32), each), 2.0)
+    return task.reduce_metrics(task.example_metrics(outputs, targets))
 
 
 def refuse_part(task: Task, outputs: Any, targets: Any) -> None:

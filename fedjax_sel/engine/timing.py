@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
-from fedjax_sel.engine.contract import check_array, check_plan
+from fedjax_sel.engine.contract import check_array, check_plan, hide_rounds
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -42,6 +42,15 @@ class CohortWork(Pytree):
     spent: Timing
 
 
+def plan_steps(
+    experiment: Experiment, data: FederatedData, ctx: Context, num_examples: Int[Array, "*m"], **limits: Any
+) -> Plan:
+    """Returns what clients with so many examples do in a round; `limits` are `max_steps` of the trainer's `plan`."""
+    trainer = experiment.local_training
+    rounds = hide_rounds(trainer, "plan", ctx).rounds
+    return trainer.plan(num_examples, data.longest, ctx.round, rounds, **limits)
+
+
 def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:
     """Returns seconds of every client's turn if it trained on all its examples, Float["N"], and for one epoch at most.
 
@@ -50,7 +59,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     if data.devices is None:
         return None, None
     count = jnp.asarray(data.num_examples)  # a selector is initialised on the host
-    plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
+    plan = plan_steps(experiment, data, ctx, count)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data)
     down, up = rates.model + rates.gradient * rates.correction_down + rates.extra_down, rates.upload + rates.extra_up
@@ -70,7 +79,7 @@ def count_affordable(
         return None
     longest = data.longest
     count = jnp.arange(1, longest + 1)
-    plan = experiment.local_training.plan(count, longest, ctx.round, ctx.rounds)
+    plan = plan_steps(experiment, data, ctx, count)
     rates = rates_of(experiment, data)
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
@@ -100,8 +109,8 @@ def plan_cohort(
       screened: number of examples on which each measured signals, to choose among them.
       holds_model: which clients already received the global model when they were asked for signals.
     """
-    plan_steps = partial(experiment.local_training.plan, num_examples, data.longest, ctx.round, ctx.rounds)
-    plan = plan_steps()
+    plan_up_to = partial(plan_steps, experiment, data, ctx, num_examples)
+    plan = plan_up_to()
     check_plan(experiment.local_training, plan, ctx.m)
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
@@ -118,10 +127,10 @@ def plan_cohort(
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     if deadline.late == "partial":  # the last step of an epoch may be smaller, so one step too many may be counted
-        seen = plan_steps(max_steps=done).examples_seen
+        seen = plan_up_to(max_steps=done).examples_seen
         done = done - (seen > share * plan.examples_seen * (1 + 1e-6)).astype(done.dtype)
     returned = cohort.mask & (done > 0)
-    counted = plan_steps(max_steps=jnp.where(returned, done, 0))
+    counted = plan_up_to(max_steps=jnp.where(returned, done, 0))
     share = jnp.where(returned, counted.examples_seen / jnp.maximum(plan.examples_seen, 1), 0.0)
     spent = deadline.spent(whole, share, fixed)
     looked = share_done(spent.compute, looking)
@@ -169,7 +178,7 @@ def fail_members(
     returned = work.returned & jnp.asarray(comes_back)[cohort.client]
     failed = work.returned & ~returned
     steps = jnp.where(returned, work.plan.steps, 0)
-    plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
+    plan = plan_steps(experiment, data, ctx, num_examples, max_steps=steps)
     uploads = jnp.asarray(comes_back)[cohort.client]  # one that is late would not have uploaded, either
     spent = replace(work.spent, upload=jnp.where(uploads, work.spent.upload, 0.0))
     wasted = jnp.where(failed, work.plan.examples_seen, work.wasted)

@@ -21,7 +21,7 @@ from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
 from fedjax_sel.pytree import Scalar, is_key, param, show, static, title
 from fedjax_sel.task import Task
-from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
+from fedjax_sel.types import Batch, Plan, PRNGKey, Undeclared, Update, Variables
 
 
 class MinibatchTrainer(LocalTrainer):
@@ -113,7 +113,7 @@ class MinibatchTrainer(LocalTrainer):
         num_examples: Int[Array, "*m"],
         longest: int,
         round: Int[Array, ""] | int,
-        rounds: Int[Array, ""] | int,
+        rounds: Int[Array, ""] | int | Undeclared,
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
         """Returns the steps, examples and rates of clients with `num_examples` examples."""
@@ -123,7 +123,8 @@ class MinibatchTrainer(LocalTrainer):
         steps = jnp.where(num_examples > 0, steps, 0)
         steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
         passes = jax.lax.div(steps, batches)
-        factor, momentum = self.schedule(jnp.asarray(round), jnp.asarray(rounds)), self.heavy_ball
+        known: Any = rounds if isinstance(rounds, Undeclared) else jnp.asarray(rounds)
+        factor, momentum = self.schedule(jnp.asarray(round), known), self.heavy_ball
         rate_sum = self.step_size_sum(steps, batches, factor, None)
         return Plan(
             steps=steps,

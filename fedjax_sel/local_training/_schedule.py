@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.pytree import Pytree, Scalar, is_whole, param, show, static
+from fedjax_sel.types import Undeclared
 
 
 class Constant(Pytree):
@@ -20,7 +21,7 @@ class Constant(Pytree):
 
     uses_rounds: ClassVar[bool] = False
 
-    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""] | Undeclared) -> Float[Array, ""]:
         """Returns the factor in round `round` of `rounds`."""
         return jnp.ones(())
 
@@ -39,7 +40,7 @@ class Exponential(Pytree):
 
     rate: Scalar = param(default=0.99, low=0, below=math.inf)
 
-    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""] | Undeclared) -> Float[Array, ""]:
         """Returns the factor in round `round` of `rounds`."""
         return jnp.asarray(self.rate, jnp.float32) ** round
 
@@ -65,7 +66,7 @@ class Steps(Pytree):
         if not isinstance(self.at, tuple) or not all(is_whole(t) and t >= 0 for t in self.at):
             raise ValueError(f"steps: at is {show(self.at)}; it must be a tuple of rounds, as in (150, 225)")
 
-    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
+    def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""] | Undeclared) -> Float[Array, ""]:
         """Returns the factor in round `round` of `rounds`."""
         reached = sum((jnp.asarray(round >= t, jnp.float32) for t in self.at), jnp.zeros(()))
         return jnp.asarray(self.factor, jnp.float32) ** reached

@@ -18,7 +18,7 @@ from fedjax_sel.protocols import LocalTrainer
 from fedjax_sel.pytree import static
 from fedjax_sel.task import Task
 from fedjax_sel.task.freezing import merge_trees
-from fedjax_sel.types import Plan, PRNGKey, Update, Variables
+from fedjax_sel.types import Plan, PRNGKey, Undeclared, Update, Variables
 
 __all__ = ["Alternating"]
 
@@ -73,7 +73,7 @@ class Alternating(LocalTrainer):
         num_examples: Int[Array, "*m"],
         longest: int,
         round: Int[Array, ""] | int,
-        rounds: Int[Array, ""] | int,
+        rounds: Int[Array, ""] | int | Undeclared,
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
         """Returns the steps and examples of both phases, and the rates of the second."""

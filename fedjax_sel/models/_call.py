@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from fedjax_sel.arrays import widen
 from fedjax_sel.mistakes import NOT_REPEATED, name_model, refuse_global_random_numbers
 from fedjax_sel.models._fast_conv import FastConvolutions
 from fedjax_sel.types import PRNGKey, Variables
@@ -34,10 +35,19 @@ __all__ = [
     "is_evaluated",
 ]
 
-MODES = {"train": True, "training": True, "is_training": True, "is_train": True, "deterministic": False}
+MODES = {
+    "train": True,
+    "training": True,
+    "is_training": True,
+    "is_train": True,
+    "deterministic": False,
+    "use_running_average": False,
+}
 """Arguments that tell modules whether they train, with the value of each in training."""
 
-MODE_LIKE = re.compile(r"(^|_)(train|training|eval|evaluate|evaluation|inference|deterministic)(_|$)")
+MODE_LIKE = re.compile(
+    r"(^|_)(train|training|eval|evaluate|evaluation|inference|deterministic|dropout|update_stats|running_average)(_|$)"
+)
 """What other arguments that are meant to tell it have in their names."""
 
 
@@ -54,8 +64,8 @@ def looks_like_mode(name: str) -> bool:
     return name not in MODES and bool(MODE_LIKE.search(words) or near)
 
 
-IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}
-"""The values of such arguments and fields in evaluation, including those of `flax.linen.BatchNorm`."""
+IN_EVALUATION = {name: not value for name, value in MODES.items()}
+"""The values of such arguments and fields in evaluation."""
 
 EVALUATED: ContextVar[Callable[[Sequence[str]], bool] | None] = ContextVar("EVALUATED", default=None)
 
@@ -128,8 +138,9 @@ def apply_model(
 ) -> Any:
     """Returns the model's outputs, with the new values of the collections in `mutable` if there are any.
 
-    A module that takes none of `MODES` is called in the same way in training and in evaluation. If a module takes no
-    `mask`, its `flax.linen.BatchNorm` layers get it, so that padding does not enter the statistics.
+    Outputs of 16 bits are widened to 32, in which losses and metrics are computed. A module that takes none of `MODES`
+    is called in the same way in training and in evaluation. If a module takes no `mask`, its `flax.linen.BatchNorm`
+    layers get it, so that padding does not enter the statistics.
 
     Args:
       model, x, options: as for `init_model`.
@@ -152,7 +163,7 @@ def apply_model(
         else:
             outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
     check_outputs(model, outputs[0] if mutable else outputs)
-    return outputs
+    return (widen(outputs[0]), *outputs[1:]) if mutable else widen(outputs)
 
 
 def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = None) -> dict[str, Any]:
@@ -198,6 +209,15 @@ def check_call(model: Model) -> None:
             "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
         ) from None
     warn_of_modes(f"task: {name}.__call__", signature)
+    for place, layer in enumerate(model.layers if isinstance(model, nn.Sequential) else ()):
+        own = inspect.signature(layer).parameters.values() if place and isinstance(layer, nn.Module) else ()
+        if untold := [one.name for one in own if one.name in MODES and isinstance(one.default, bool)]:
+            warnings.warn(
+                f"task: Sequential passes arguments to its first layer alone, so layer {place}, "
+                f"{type(layer).__name__}, keeps its default {untold[0]} in training, too; write a module that calls "
+                f"its layers with {untold[0]}",
+                stacklevel=3,
+            )
 
 
 def warn_of_modes(what: str, signature: inspect.Signature) -> None:

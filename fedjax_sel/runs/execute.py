@@ -12,7 +12,7 @@ from rich.console import Console
 from fedjax_sel.config import Config, build
 from fedjax_sel.config.build import Run
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.distributed import is_first, max_over_processes, wait_for_all
+from fedjax_sel.engine.distributed import check_same, is_first, max_over_processes, wait_for_all
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import show_progress
 from fedjax_sel.runs import layout, pretrained
@@ -70,7 +70,9 @@ def execute(
       FolderError: the folder holds something else, or another process uses it.
       SystemExit: a signal ended the run; the code is 128 + its number, and completed rounds are kept.
     """
-    if layout.check(place, config) == "finished":
+    finished = layout.check(place, config) == "finished"
+    check_same(finished)
+    if finished:
         return layout.read(place)[0]
     console = console or Console(quiet=not is_first())
     say = say or say_on_stderr()

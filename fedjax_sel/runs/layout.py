@@ -34,6 +34,9 @@ from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 CLIENTS = "clients.parquet"
+SWEEP = "sweep.yaml"
+"""The file that says what a sweep is, in its folder."""
+
 FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
 DRAWN = (*(curve.name(of) for of in ("accuracy", "loss") for curve in CURVES), "clients")
 """The figures that a run can have."""
@@ -345,6 +348,10 @@ def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
         if path.name != CONFIG and Checkpoints(path.parent / CHECKPOINTS).rounds():
             name = path.name if path.name == ENVIRONMENTS else SUMMARY
             cure = f"remove {path.parent / name} and give the run's command again, which goes on from its checkpoint"
+        elif path.name == CONFIG and contents(path.parent / CHECKPOINTS):
+            cure = f"copy one there that the run's command writes into another folder, or {cure}"
+        elif path.name != SWEEP and (path.parent / SWEEP).exists():
+            cure = f"remove {path.parent / SUMMARY} and give the sweep's command again, which writes it anew"
         raise FolderError(f"{path} cannot be read ({reason}); {cure}") from error
 
 

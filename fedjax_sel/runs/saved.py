@@ -90,7 +90,8 @@ class SavedRun:
                 f"{self.folder} keeps no models: its checkpoints were removed, or it is of a sweep without "
                 "--keep-models; run it again in another folder"
             )
-        return layout.read_file(self.folder / layout.CHECKPOINTS, lambda _: kept.variables_after(self.history.rounds))
+        last = layout.read_file(self.folder / layout.CHECKPOINTS, lambda _: kept.variables_after(self.history.rounds))
+        return jax.tree.map(lambda leaf: leaf[: len(self.seeds)], last)  # without runs that only fill a mesh
 
     @see("docs/how-to/saved-runs.md")
     def model(self, seed: int | None = None) -> Variables:

@@ -1,8 +1,7 @@
-"""Metrics: measures of a model on a set of examples, computed from sums over the examples.
+"""Metrics: measures of a model on a set of examples, most of them computed from sums over the examples.
 
-Sums over several sets of examples (blocks, devices, clients) add up to the sum over all of them. So a metric that is
-not a mean over examples (an F1 score, a calibration error) is measured in the same way on each client and on all test
-examples.
+A metric that is not a mean over examples (an F1 score, a calibration error) is measured in the same way on each client
+and on all test examples: from sums of what each example adds, or, as by ranks, from what all of them add.
 """
 
 from __future__ import annotations
@@ -24,9 +23,11 @@ class Metric(Pytree, ABC):
 
     Attributes:
       targets: the kinds of targets that it applies to (`types.TARGETS`); empty: any.
+      needs_all: whether `reduce` computes it from the values of all examples, not from their sums alone.
     """
 
     targets: ClassVar[tuple[str, ...]] = ()
+    needs_all: ClassVar[bool] = False
 
     @property
     def higher_is_better(self) -> bool | None:
@@ -44,6 +45,23 @@ class Metric(Pytree, ABC):
     def compute(self, sums: Any, count: Float[Array, ""] | float) -> Float[Array, "..."]:
         """Returns the metric on `count` examples, from their sums; the mean by default."""
         return sums / count
+
+    def reduce(self, values: Any, mask: Bool[Array, "n"] | None = None) -> Float[Array, "..."]:
+        """Returns the metric on the examples in the mask (None: on all), from what `measure` returned for them.
+
+        By default, `compute` returns it from the sums, which are in float32.
+        """
+        return self.compute(*add_up(values, mask))
+
+
+def add_up(values: Any, mask: Bool[Array, "n"] | None = None) -> tuple[Any, Float[Array, ""] | float]:
+    """Returns the sums of values over the examples in the mask (None: over all), and their number, at least 1."""
+    if mask is None:
+        count = float(len(jax.tree.leaves(values)[0]))
+    else:
+        count = jnp.maximum(mask.sum(), 1).astype(jnp.float32)
+        values = jax.tree.map(lambda value: jnp.where(expand(mask, value), value, 0), values)
+    return jax.tree.map(lambda value: value.sum(0, dtype=jnp.float32), values), count
 
 
 class MeanOf(Metric):
@@ -70,6 +88,10 @@ class MeanOf(Metric):
                 "must return an array, a number for each example"
             )
         return value
+
+
+MEAN = MeanOf(lambda outputs, targets: outputs)
+"""A metric whose values are known: it only averages them."""
 
 
 def wrap_metric(function: ExampleFunction) -> MeanOf:
@@ -201,47 +223,58 @@ class CalibrationError(Metric):
 class AUC(Metric):
     """Area under the ROC curve of each class, or label, against all others; NaN without examples on both sides.
 
-    Scores are the log-odds `s` of a class (a label's output), counted in bins of equal width of `s / (|s| + 4)`. Counts
-    add up over blocks and clients, which ranks do not. The area is exact except for pairs of a positive and a negative
-    example in the same bin: each counts one half, as a tie does. At even odds a bin is `8 / bins` wide.
+    Scores are the log-odds of a class (a label's output).
 
     Attributes:
-      bins: number of bins.
       average: `"macro"`, the mean over the classes that have an area; or `"none"`, one area for each class.
 
     Source: Hanley and McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic (ROC) Curve",
     1982, https://doi.org/10.1148/radiology.143.1.7063747: the probability that a positive example ranks above a
     negative one, ties counted one half.
 
-    >>> measured = AUC(average="none").measure(jnp.array([[2.0], [1.0], [0.0]]), jnp.array([[1], [0], [1]]))
-    >>> AUC(average="none").compute(jax.tree.map(lambda leaf: leaf.sum(0), measured), 3).tolist()
+    >>> auc = AUC(average="none")
+    >>> auc.reduce(auc.measure(jnp.array([[2.0], [1.0], [0.0]]), jnp.array([[1], [0], [1]]))).tolist()
     [0.5]
     """
 
     targets: ClassVar[tuple[str, ...]] = ("classes", "multilabel")
+    needs_all: ClassVar[bool] = True
 
-    bins: int = static(default=100, low=2)
     average: str = static(default="macro", choices=["macro", "none"])
 
-    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b *C"]) -> dict[str, Bool[Array, "b C ..."]]:
-        """Returns, by class, each example's bin on its side, positive or negative, and whether its score is NaN."""
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b *C"]) -> dict[str, Shaped[Array, "b C"]]:
+        """Returns, by class, each example's score, and whether it is a positive one."""
         if targets.ndim == 1:
-            score, there = log_odds(outputs), jax.nn.one_hot(targets, outputs.shape[-1], dtype=bool)
-        else:
-            score, there = outputs, targets > 0
-        part = (1 + jnp.sign(score) * (1 - 4 / (jnp.abs(score) + 4))) / 2  # in [0, 1]
-        place = jnp.minimum((jnp.nan_to_num(part) * self.bins).astype(jnp.int32), self.bins - 1)
-        at = jax.nn.one_hot(place, self.bins, dtype=bool)
-        return {"positive": at & there[..., None], "negative": at & ~there[..., None], "nan": jnp.isnan(score)}
+            return {
+                "score": log_odds(outputs),
+                "positive": jax.nn.one_hot(targets, outputs.shape[-1], dtype=bool),
+            }
+        return {"score": outputs, "positive": targets > 0}
 
-    def compute(self, sums: dict[str, Num[Array, "C ..."]], count: Any) -> Float[Array, "..."]:
+    def reduce(self, values: dict[str, Shaped[Array, "n C"]], mask: Bool[Array, "n"] | None = None) -> Any:
         """Returns the area, or the areas; NaN if any score is NaN."""
-        positive, negative = (jnp.asarray(sums[side], jnp.float32) for side in ("positive", "negative"))
-        below = jnp.cumsum(negative, -1) - negative / 2
-        pairs = positive.sum(-1) * negative.sum(-1)
-        area = (positive * below).sum(-1) / jnp.where(pairs > 0, pairs, jnp.nan)
-        area = area if self.average == "none" else jnp.nanmean(area)
-        return jnp.where(jnp.any(sums["nan"] > 0), jnp.nan, area)
+        score, positive = values["score"], values["positive"]
+        counted = jnp.ones(len(score), bool) if mask is None else mask
+        areas = jax.vmap(measure_area, in_axes=(1, 1, None))(score, positive, counted)
+        area = areas if self.average == "none" else jnp.nanmean(areas)
+        return jnp.where(jnp.any(jnp.isnan(score) & counted[:, None]), jnp.nan, area)
+
+
+def measure_area(score: Float[Array, "n"], positive: Bool[Array, "n"], counted: Bool[Array, "n"]) -> Float[Array, ""]:
+    """Returns the share of the pairs of a positive and a negative example of which the positive one has more.
+
+    A tie counts one half. Only examples that are `counted` do; without pairs, it is NaN.
+    """
+    order, place = jnp.argsort(score), jnp.arange(len(score))
+    score, above, below = score[order], (positive & counted)[order], (~positive & counted)[order]
+    new = jnp.concatenate([jnp.ones(1, bool), score[1:] != score[:-1]])  # where a run of equal scores begins
+    until = jnp.cumsum(below)
+    first = jax.lax.cummax(jnp.where(new, place, 0))
+    last = jax.lax.cummin(jnp.where(jnp.roll(new, -1).at[-1].set(True), place, len(score) - 1), reverse=True)
+    less, up_to = until[first] - below[first], until[last]
+    beaten = jnp.where(above, (less + up_to) / 2, 0).sum()
+    pairs = above.sum().astype(jnp.float32) * below.sum()
+    return jnp.where(pairs > 0, beaten / jnp.maximum(pairs, 1), jnp.nan)
 
 
 def log_odds(outputs: Float[Array, "b C"]) -> Float[Array, "b C"]:
@@ -278,25 +311,28 @@ class AbsoluteError(Metric):
 class R2(Metric):
     """Coefficient of determination, `1 - Σ (y - f)² / Σ (y - ȳ)²`, averaged over an example's numbers.
 
-    Numbers that are the same in all examples have no coefficient, and are left out. The sums are in float32: targets
-    far from 0, relative to their spread, lose digits, and count as the same if their variance is at most a millionth of
-    their mean square.
+    Numbers that are the same in all examples have no coefficient, and are left out.
 
-    >>> R2().compute({"error": jnp.array([1.0]), "y": jnp.array([0.0]), "square": jnp.array([2.0])}, 2).item()
-    0.5
+    >>> r2 = R2()
+    >>> r2.reduce(r2.measure(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 2.0]))).item()
+    -1.0
     """
 
     targets: ClassVar[tuple[str, ...]] = ("continuous",)
+    needs_all: ClassVar[bool] = True
 
     def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> dict[str, Float[Array, "b k"]]:
-        """Returns the squared error, the target, and the target's square."""
+        """Returns the squared error, and the target."""
         y = align(targets, outputs)
-        return {"error": (outputs - y) ** 2, "y": y, "square": y**2}
+        return {"error": (outputs - y) ** 2, "y": y}
 
-    def compute(self, sums: dict[str, Float[Array, "k"]], count: Any) -> Float[Array, ""]:
+    def reduce(self, values: dict[str, Float[Array, "n k"]], mask: Bool[Array, "n"] | None = None) -> Float[Array, ""]:
         """Returns the coefficient."""
-        total = sums["square"] - sums["y"] ** 2 / count
-        varies = total > 1e-6 * sums["square"]
+        y, counted = values["y"], True if mask is None else mask[:, None]
+        least = y.min(0, keepdims=True, where=counted, initial=jnp.inf)
+        varies = (y > least).any(0, where=counted)
+        sums, count = add_up({**values, "y": y - least}, mask)  # no digits are lost of targets that are far from 0
+        total = ((y - least - sums["y"][None] / count) ** 2).sum(0, where=counted)
         coefficient = jnp.where(varies, 1 - sums["error"] / jnp.where(varies, total, 1.0), 0.0)
         return coefficient.sum() / jnp.where(varies.any(), varies.sum(), jnp.nan)
 

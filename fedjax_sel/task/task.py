@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -23,7 +23,7 @@ from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
 from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables, merge_trees, split_parts
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
-from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, Metric, wrap_metric
+from fedjax_sel.task.metrics import DEFAULT_METRICS, MEAN, Accuracy, Metric, wrap_metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
 TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle", "round", "seed", "client")
@@ -360,10 +360,25 @@ class Task(Pytree):
                     )
         return {**measured, "loss": self.example_losses(outputs, targets)}
 
+    def reduce_metrics(
+        self, values: Mapping[str, Any], mask: Bool[Array, "n"] | None = None
+    ) -> dict[str, Float[Array, "..."]]:
+        """Returns every metric, and the mean `loss`, on the examples in the mask (None: on all).
+
+        Args:
+          values: what `example_metrics` returned for them, with a leading `n`; what it lacks is left out.
+          mask: which examples count.
+        """
+        return self._with_loss(values, lambda metric, value: metric.reduce(value, mask))
+
     def compute_metrics(self, sums: Mapping[str, Any], count: Any) -> dict[str, Float[Array, "..."]]:
-        """Returns every metric on `count` examples, and their mean `loss`, from sums of `example_metrics`."""
-        metrics = {name: metric.compute(sums[name], count) for name, metric in self.metrics.items()}
-        return {**metrics, "loss": sums["loss"] / count}
+        """Returns the metrics that have sums in `sums`, on `count` examples; the mean `loss` likewise."""
+        return self._with_loss(sums, lambda metric, value: metric.compute(value, count))
+
+    def _with_loss(self, values: Mapping[str, Any], compute: Callable[[Metric, Any], Any]) -> dict[str, Any]:
+        """Returns what `compute` returns for each metric that has values, and for the loss, which is a mean."""
+        known = {**self.metrics, "loss": MEAN}
+        return {name: compute(known[name], value) for name, value in values.items()}
 
     def is_better_higher(self, name: str) -> bool | None:
         """Returns whether higher values of a metric are better, by its name in a history; None: nobody has said so."""

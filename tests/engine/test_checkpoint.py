@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+from dataclasses import replace
 from types import SimpleNamespace
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data import sources
+from fedjax_sel.data.dataset import dataset
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.devices.availability import Function
@@ -352,7 +355,35 @@ def test_an_error_of_a_callback_costs_no_round_that_was_computed(data, tmp_path)
     same(history, simulate(experiment(), data, chunk=2))
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files"), PermissionError(13, "denied")])
+class FarAway(nn.Module):
+    """A model whose loss on an example that is far away is not finite, while its parameters are."""
+
+    @nn.compact
+    def __call__(self, x):
+        return jnp.where(jnp.abs(x).max() > 100, jnp.nan, 1.0) * nn.Dense(3)(x)
+
+
+def test_a_seed_that_an_evaluation_ended_which_only_the_shorter_run_makes_is_not_given_more_rounds(data, tmp_path):
+    iris = sources.load("iris")
+    far = dataset("far", iris.x, iris.y, test=(1000 * iris.test_x, iris.test_y))
+    clients = Federation(far, Iid(clients=12))
+    run = Experiment(Task(FarAway()), cohort_size=3, rounds=3, evaluate_every=4)
+    with pytest.warns(UserWarning, match="1 of 1 seed diverged"):
+        simulate(run, clients, chunk=1, checkpoints=Checkpoints(tmp_path))
+    with pytest.raises(ValueError, match=r"seed 0 ended in the evaluation after round 3, the last, which a run of 7"):
+        simulate(replace(run, rounds=7), clients, chunk=1, checkpoints=Checkpoints(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(24, "Too many open files"),
+        PermissionError(13, "denied"),
+        ValueError("PERMISSION_DENIED: Error opening file"),
+        ValueError("RESOURCE_EXHAUSTED: Error opening file: Too many open files"),
+    ],
+)
 def test_what_cannot_be_read_now_is_not_damaged_and_is_kept(data, tmp_path, monkeypatch, error):
     simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(4)])
 
@@ -361,7 +392,7 @@ def test_what_cannot_be_read_now_is_not_damaged_and_is_kept(data, tmp_path, monk
 
     kept = Checkpoints(tmp_path).rounds()
     monkeypatch.setattr(checkpoint, "read", fail)
-    with pytest.raises(type(error)):
+    with pytest.raises(OSError if isinstance(error, ValueError) else type(error)):
         simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path))
     assert Checkpoints(tmp_path).rounds() == kept
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from fedjax_sel import Experiment, Federation, Layout, partition, simulate
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -17,7 +18,7 @@ from fedjax_sel.models.mlp import MLP
 from fedjax_sel.report.figures import plot_run
 from fedjax_sel.report.summary import render_page, summarize
 from fedjax_sel.runs import files
-from fedjax_sel.task import F1, Accuracy, ClassAccuracy, Task
+from fedjax_sel.task import AUC, F1, Accuracy, ClassAccuracy, Task
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 METRICS = {"accuracy": Accuracy(), "f1": F1(), "recall": ClassAccuracy()}
@@ -36,6 +37,25 @@ def data(request, blobs):
 @pytest.fixture(scope="module")
 def history(blobs, data):
     return simulate(experiment(blobs), data, seeds=2)
+
+
+def test_ranks_are_among_a_clients_own_examples(blobs, data):
+    task = Task.on(MLP(classes=3, hidden=(4,)), blobs, metrics={"auc": AUC(), "accuracy": Accuracy()})
+    history = simulate(Experiment(task, cohort_size=3, rounds=1, evaluate_clients_every=1), data, seeds=1)
+    assert [*history.client_metrics] == ["accuracy", "auc", "loss"]
+    drawn, variables = data.draw(0), jax.tree.map(lambda leaf: leaf[0], history.variables)
+    outputs, begin = np.asarray(task.logits(variables, drawn.x)), drawn.offset
+    if data.holdout:
+        begin = begin + drawn.num_examples
+    scores = outputs - np.log(np.stack([np.exp(np.delete(outputs, c, 1)).sum(1) for c in range(3)], 1))
+    size = drawn.num_holdout if data.holdout else drawn.num_examples
+    for client, found in enumerate(history.client_metrics["auc"][0, 0]):
+        own = drawn.order[begin[client] : begin[client] + size[client]]
+        y, areas = np.asarray(drawn.y)[own], []
+        for c in range(3):
+            if 0 < (y == c).sum() < len(y):
+                areas.append(roc_auc_score(y == c, scores[own, c]))
+        np.testing.assert_allclose(found, np.mean(areas) if areas else np.nan, rtol=1e-5)
 
 
 def test_every_client_is_evaluated_on_its_own_examples(blobs, data, history):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Task, partition, signals, simulate
+from fedjax_sel import Correction, Experiment, Federation, Task, partition, signals, simulate, sweep
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
@@ -20,7 +20,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals, UpfrontSignal
-from fedjax_sel.pytree import static
+from fedjax_sel.pytree import param, static
 
 N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
 P = 2 * 3 + 3  # logistic regression of two features and three classes
@@ -231,6 +231,32 @@ def rates(selector, parameters, flops):
     parts = {"client_selection": selector, "data_selection": Everything(), "correction": NoCorrection()}
     data = SimpleNamespace(like=None, public_x=None)
     return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), data)
+
+
+class Sparse(Correction):
+    """Sends a share of the model's size besides each update."""
+
+    share: float = param(default=1.0, low=0)
+
+    @property
+    def up(self):
+        return self.share
+
+    def correct(self, client_state, gradient, variables, received):
+        return gradient
+
+
+def test_in_a_sweep_each_experiment_has_its_own_prices(blobs):
+    clients = Federation(blobs, partition.Iid(clients=N))
+    runs = [
+        Experiment(Task.on(LogisticRegression(3), blobs), correction=Sparse(share), cohort_size=M, rounds=2)
+        for share in (0.5, 1.0)
+    ]
+    found = sweep(runs, clients, seeds=2)
+    for run, history, expected in zip(runs, found, (1.5, 2.0), strict=True):
+        np.testing.assert_array_equal(history["bytes_up"], expected * M * MODEL)
+        np.testing.assert_array_equal(simulate(run, clients, seeds=2)["bytes_up"], history["bytes_up"])
+        assert history["bytes_down"].shape == history["flops"].shape == (2, 2)
 
 
 def test_every_entry_of_a_cost_is_priced():

@@ -337,6 +337,39 @@ def test_an_argument_that_looks_like_a_mode_is_told_whatever_the_model_is_made_o
         models.from_functions(lambda key, x: {}, lambda variables, x, do_train=False: x)
 
 
+class Noisy(nn.Module):
+    @nn.compact
+    def __call__(self, x, train: bool = False):
+        return nn.Dropout(0.5, deterministic=not train)(x)
+
+
+def test_a_later_layer_of_a_container_that_is_not_told_whether_it_trains_is_told_of():
+    with pytest.warns(UserWarning, match=r"Sequential passes .* layer 1, Noisy, keeps its default train in training"):
+        Task(nn.Sequential((nn.Dense(3), Noisy())))
+    with warnings.catch_warnings(action="error"):
+        Task(nn.Sequential((Noisy(), nn.Dense(3), nn.Dropout(0.5, deterministic=True))))
+
+
+def test_batch_statistics_by_flaxs_own_argument_are_those_of_training():
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x, use_running_average: bool = True):
+            return nn.Dense(3)(nn.BatchNorm(use_running_average=use_running_average)(x))
+
+    task, batch = Task(Normed()), Batch(5 + jnp.zeros((4, 2)), jnp.zeros(4, int), jnp.ones(4, bool))
+    variables = task.init(jax.random.key(0), batch.x)
+    _, after = task.training_losses(variables, batch, jax.random.key(1))
+    np.testing.assert_allclose(jax.tree.leaves(after["batch_stats"])[0], 0.01 * 5, rtol=1e-5)
+
+
+def test_outputs_of_16_bits_are_widened():
+    task = Task(nn.Dense(3, dtype=jnp.bfloat16))
+    variables = task.init(jax.random.key(0), jnp.zeros((1, 2)))
+    assert task.logits(variables, jnp.ones((1, 2))).dtype == jnp.float32
+    batch = Batch(jnp.ones((1, 2)), jnp.zeros(1, int), jnp.ones(1, bool))
+    assert task.training_losses(variables, batch, jax.random.key(1))[0].dtype == jnp.float32
+
+
 def test_a_function_with_any_options_is_told_whether_it_trains():
     model = models.from_functions(
         lambda key, x: {"w": jnp.ones(())}, lambda variables, x, **options: variables["w"] * x + 10.0 * options["train"]

@@ -23,8 +23,13 @@ PLACES = jnp.asarray(RNG.normal(size=(8, 5, 4)), jnp.float32)
 
 
 def value(metric, outputs, targets):
-    """The metric of two blocks of examples, whose sums are added."""
+    """The metric of two blocks of examples: of their sums, or of all values, with some that do not count."""
     blocks = [(outputs[:13], targets[:13]), (outputs[13:], targets[13:])]
+    if metric.needs_all:
+        several = [metric.measure(*one) for one in (*blocks, blocks[0])]
+        values = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *several)
+        counted = jnp.arange(len(jax.tree.leaves(values)[0])) < len(outputs)
+        return np.asarray(metric.reduce(values, counted))
     sums = [jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32).sum(0), metric.measure(*one)) for one in blocks]
     return np.asarray(metric.compute(jax.tree.map(jnp.add, *sums), float(len(outputs))))
 
@@ -133,11 +138,6 @@ def test_targets_that_are_all_the_same_have_no_coefficient_of_determination(numb
     np.testing.assert_allclose(got, oracle.r2_score(2 * varied, varied), rtol=2e-5)
 
 
-def round_to_bins(score, bins):
-    """The bin of each score, a transcription of the legend."""
-    return np.floor((score / (np.abs(score) + 4) + 1) / 2 * bins).clip(0, bins - 1)
-
-
 ODDS = jax.scipy.special.logit(np.asarray(jax.nn.softmax(LOGITS), np.float64))
 
 
@@ -154,19 +154,30 @@ def test_an_area_under_the_curve_is_that_of_scikit_learn(outputs, targets, score
         out[some] = [oracle.roc_auc_score(there[:, c], scores[:, c]) for c in np.flatnonzero(some)]
         return np.nanmean(out) if average == "macro" else out
 
-    for bins in (10, 100):  # exact, of scores rounded to bins
-        found = value(metrics.AUC(bins, average), outputs, targets)
-        np.testing.assert_allclose(found, areas(round_to_bins(np.asarray(scores, np.float64), bins)), rtol=1e-6)
-    np.testing.assert_allclose(
-        value(metrics.AUC(100, average), outputs, targets), areas(scores), atol=0.01
-    )  # of 40 examples
-    np.testing.assert_allclose(value(metrics.AUC(50_000, average), outputs, targets), areas(scores), atol=1e-6)
+    np.testing.assert_allclose(value(metrics.AUC(average), outputs, targets), areas(scores), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0, 1e-5), (15, 1), (-30, 0.02)])
+def test_an_area_is_that_of_scikit_learn_however_near_or_far_the_scores(shift, scale):
+    rng = np.random.default_rng(3)
+    labels = rng.random(3000) < 0.2
+    scores = (shift + scale * np.round(labels + rng.normal(size=3000), 2)).astype(np.float32)  # some are equal
+    found = value(metrics.AUC(), jnp.asarray(scores)[:, None], jnp.asarray(labels, jnp.int32)[:, None])
+    np.testing.assert_allclose(found, oracle.roc_auc_score(labels, scores), rtol=2e-6)
 
 
 def test_two_classes_have_the_one_area_of_their_difference():
-    scores = np.asarray(LOGITS[:, 1] - LOGITS[:, 0])
-    expected = oracle.roc_auc_score(np.asarray(Y) % 2, round_to_bins(scores, 100))
-    np.testing.assert_allclose(value(metrics.AUC(average="none"), LOGITS[:, :2], Y % 2), expected, rtol=1e-6)
+    expected = oracle.roc_auc_score(np.asarray(Y) % 2, np.asarray(LOGITS[:, 1] - LOGITS[:, 0]))
+    np.testing.assert_allclose(value(metrics.AUC("none"), LOGITS[:, :2], Y % 2), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(900, 1), (-1998, 4), (0, 1e-3)])
+def test_a_coefficient_of_targets_far_from_0_is_that_of_scikit_learn(mean, deviation):
+    rng = np.random.default_rng(4)
+    targets = (mean + deviation * rng.normal(size=100_000)).astype(np.float32)
+    outputs = (targets + 0.7 * deviation * rng.normal(size=100_000)).astype(np.float32)
+    found = value(metrics.R2(), jnp.asarray(outputs)[:, None], jnp.asarray(targets))
+    np.testing.assert_allclose(found, oracle.r2_score(targets.astype(float), outputs.astype(float)), atol=2e-4)
 
 
 def test_an_area_of_scores_that_are_nan_is_nan_and_infinite_scores_rank_last_and_first():
@@ -222,8 +233,7 @@ def test_who_has_no_largest_output_is_neither_right_nor_wrong():
         (metrics.R2(), jnp.arange(12.0).reshape(3, 4)),
         (metrics.R2(), jnp.arange(12.0).reshape(3, 4) * jnp.array([[1.0, 1.0, 1.0, 0.0]])),
     ):
-        sums = jax.tree.map(lambda leaf: leaf.sum(0), metric.measure(nan, targets))
-        assert np.isnan(np.asarray(metric.compute(sums, 3.0))).all(), metric
+        assert np.isnan(np.asarray(metric.reduce(metric.measure(nan, targets)))).all(), metric
     tokens = metrics.TokenAccuracy().measure(nan[None], jnp.array([[1, 2, 0]]))
     assert np.isnan(metrics.TokenAccuracy().compute(jax.tree.map(lambda leaf: leaf.sum(0), tokens), 1.0))
     padding = metrics.TokenAccuracy().measure(nan.at[:2].set(1.0).at[:2, 1].set(2.0)[None], jnp.array([[1, 2, 0]]))

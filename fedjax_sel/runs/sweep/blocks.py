@@ -16,6 +16,7 @@ from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.execute import Say
+from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.stopping import Stopper
 from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
 from fedjax_sel.runs.sweep.programs import Block, Drawn
@@ -59,13 +60,19 @@ class CallbacksByCombination:
 
 
 def check_block(block: Block, data: Drawn, place: Path, memory: int | None, say: Say) -> None:
-    """Raises `ValueError` if a block could not go on from the checkpoints of a sweep of fewer rounds.
+    """Raises `ValueError` if a block could not go on from the checkpoints of a sweep of fewer rounds, or has none.
 
     Args:
       block, data, place, memory, say: as for `run_block`.
     """
     for seeds in block.seeds:
         points = Checkpoints(place / PROGRAMS / name_turn(block, seeds), say=say)
+        if not points.rounds():
+            raise FolderError(
+                f"{place} keeps no checkpoint of the end of {block.members[0].name} that this command could go on "
+                "from; give the --memory with which the sweep ran (and keep all checkpoints: --keep-checkpoints, from "
+                "its beginning), or another folder"
+            )
         check_checkpoints(
             [run.experiment for run in block.runs],
             data,
@@ -150,6 +157,13 @@ def run_block(
     for points in kept:
         if not keep_checkpoints:
             points.clear()
+
+
+def list_unused(place: Path, work: Sequence[Block]) -> list[str]:
+    """Returns the names of folders of checkpoints, in a sweep's folder, that no block goes on from."""
+    used = {name_turn(block, seeds) for block in work for seeds in block.seeds}
+    folders = sorted((place / PROGRAMS).glob("*"))
+    return [one.name for one in folders if one.name not in used and Checkpoints(one).rounds()]
 
 
 def before_round_0(history: History) -> History:

@@ -16,7 +16,7 @@ from fedjax_sel.runs.execute import exit_if_stopped, say_on_stderr, to_bytes
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.stopping import catch_signals
 from fedjax_sel.runs.sweep import layout
-from fedjax_sel.runs.sweep.blocks import check_block, run_block
+from fedjax_sel.runs.sweep.blocks import check_block, list_unused, run_block
 from fedjax_sel.runs.sweep.grid import Combination
 from fedjax_sel.runs.sweep.programs import Block, build_all, draw_seeds, group_by_program, split_group
 
@@ -69,6 +69,11 @@ def execute_sweep(
         if layout.continues(place, grid):  # before anything of the finished sweep is changed
             for block in work:
                 check_block(block, draw_seeds(block.runs[0]), place, allowed, say)
+        elif unused := list_unused(place, work):
+            say(
+                f"nothing goes on from {len(unused)} checkpoints in {place}, of programs that were divided otherwise, "
+                "as by another --memory: what they hold is run again"
+            )
         layout.create(place, grid)
         for number, block in enumerate(work, start=1):
             if not layout.list_unfinished(place, block.members):

@@ -27,7 +27,7 @@ from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep.grid import Combination, name_combination
 
-ASKED, RUNS, PROGRAMS = "sweep.yaml", "runs", "programs"
+ASKED, RUNS, PROGRAMS = of_run.SWEEP, "runs", "programs"
 CSV, PARQUET = "table.csv", "table.parquet"
 
 
@@ -108,7 +108,14 @@ def read_description(place: Path) -> dict[str, Any]:
     Raises:
       FolderError: it cannot be read, or an earlier version wrote it, with other names of keys.
     """
-    theirs = of_run.read_file(place / ASKED, configuration.load_file)
+
+    def read(path: Path) -> dict[str, Any]:
+        found = configuration.load_file(path)
+        if not all(isinstance(found.get(part, {}), dict) for part in ("axes", "common", "sources")):
+            raise ValueError("it is cut short, or is no sweep's")
+        return found
+
+    theirs = of_run.read_file(place / ASKED, read)
     for key in (*theirs.get("axes", {}), *theirs.get("common", {})):
         if (own := configuration.translate_key(key)) != key:
             raise FolderError(
