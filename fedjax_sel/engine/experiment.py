@@ -194,7 +194,11 @@ class Experiment(Pytree):
             )
 
     def warn_of_sizes(self, data: FederatedData) -> None:
-        """Warns if both the selector and the aggregation weigh clients of unequal size by their numbers of examples."""
+        """Warns of sizes of clients that weigh or normalise wrongly.
+
+        That is if both the selector and the aggregation weigh clients of unequal size by their numbers of examples, or
+        if features are normalised over batches of which the last of an epoch has one example.
+        """
         selector, aggregation = self.client_selection, self.aggregation
         twice = selector.counts_examples and aggregation.counts_examples
         if twice and len(np.unique(data.num_examples)) > 1:
@@ -205,6 +209,15 @@ class Experiment(Pytree):
                 f"{type(selector).__name__} already weighs clients by their numbers of examples, and {again} does so "
                 "again: a client of twice as many examples has four times the weight; "
                 f"use {other}, as the selector's docstring says",
+                stacklevel=3,
+            )
+        size = self.local_training.step_examples(data.longest)
+        alone = int(np.sum(np.asarray(data.num_examples) % size == 1)) if size > 1 else 0
+        if alone and (layers := self.task.list_flat_batch_norms(data.like)):
+            warnings.warn(
+                f"{alone} of {data.num_clients} clients have a last batch of one example (of {size}): its variance is "
+                f"0, and enters the running variance of {', '.join(layers)}; choose another batch_size, or a model "
+                "with layer normalisation",
                 stacklevel=3,
             )
 

@@ -292,6 +292,20 @@ def evaluate_fields(module: nn.Module) -> Iterator[None]:
             object.__setattr__(module, name, value)
 
 
+def list_flat_batch_norms(model: Model, x: Any) -> list[str]:
+    """Returns the paths of the `flax.linen.BatchNorm` layers that normalise over examples alone, called with `x`."""
+    found: dict[str, None] = {}
+
+    def note(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
+        if isinstance(context.module, nn.BatchNorm) and (args[0] if args else kwargs["x"]).ndim == 2:
+            found["/".join(context.module.path)] = None
+        return layer(*args, **kwargs)
+
+    with nn.intercept_methods(note):
+        jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x), x)
+    return list(found)
+
+
 @contextmanager
 def mask_batch_norms(mask: Bool[Array, "b"]) -> Iterator[None]:
     """Context manager in which `flax.linen.BatchNorm` leaves out the examples that do not count."""

@@ -18,7 +18,15 @@ from fedjax_sel.catalog import see
 from fedjax_sel.code import describe_changeable
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.mistakes import refuse_global_random_numbers
-from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model, takes_mask
+from fedjax_sel.models._call import (
+    ModelAdapter,
+    TakesTokens,
+    apply_model,
+    check_call,
+    init_model,
+    list_flat_batch_norms,
+    takes_mask,
+)
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
 from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables, merge_trees, split_parts
@@ -379,6 +387,13 @@ class Task(Pytree):
         """Returns what `compute` returns for each metric that has values, and for the loss, which is a mean."""
         known = {**self.metrics, "loss": MEAN}
         return {name: compute(known[name], value) for name, value in values.items()}
+
+    def list_flat_batch_norms(self, x: Rows) -> list[str]:
+        """Returns the model's layers that normalise features over the examples of a batch alone; `x` as stored."""
+        if not self.split(self.shapes(x))[1]:
+            return []
+        kind = x.dtype if self.raw else jnp.float32
+        return list_flat_batch_norms(self.model, jax.ShapeDtypeStruct((2, *x.shape[1:]), kind))
 
     def is_better_higher(self, name: str) -> bool | None:
         """Returns whether higher values of a metric are better, by its name in a history; None: nobody has said so."""

@@ -1,5 +1,7 @@
 """Running statistics of batch normalisation: moved by clients, averaged by the server, not followed by gradients."""
 
+import warnings
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,8 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import ClientSelector, Signals
 from fedjax_sel.signals import GradientNorm, Projection, Sketch, UpdateNorm
 from fedjax_sel.types import Batch
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*have a last batch of one example")
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -108,6 +112,27 @@ def trained_by_hand(task, variables, x, y, trainer, key):
             gradient, stats = gradient_of(params, stats, x[rows], y[rows])
             params = jax.tree.map(lambda w, g: np.asarray(w - trainer.learning_rate * g), params, gradient)
     return {"params": params, "batch_stats": stats}
+
+
+class FlatNorm(nn.Module):
+    @nn.compact
+    def __call__(self, x, train: bool = False):
+        return nn.Dense(3)(nn.BatchNorm(use_running_average=not train, name="norm")(x))
+
+
+def test_a_last_batch_of_one_example_that_enters_statistics_of_features_is_told(blobs):
+    def warn(model, size):
+        data = Federation(blobs, partition.Iid(clients=len(blobs.x) // 9)).draw(0)
+        assert set(data.num_examples) == {9}
+        trainer = SGD(0.1, batch_size=size)
+        Experiment(Task(model), local_training=trainer, cohort_size=2, rounds=1).warn_of_sizes(data)
+
+    with pytest.warns(UserWarning, match=r"have a last batch of one example \(of 4\).* variance of norm; choose"):
+        warn(FlatNorm(), 4)
+    with warnings.catch_warnings(action="error"):
+        warn(FlatNorm(), 5)
+        warn(FlatNorm(), 1)
+        warn(nn.Dense(3), 4)
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=str)
