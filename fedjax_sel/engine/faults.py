@@ -9,7 +9,7 @@ raises an error.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -235,11 +235,16 @@ def say_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
     return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
 
 
-def find_untrained(history: History) -> list[int]:
-    """Returns the seeds in which no client trained in any round."""
-    if "idle" not in history.metrics or not history.rounds:
-        return []
-    return [int(seed) for seed, idle in zip(history.seeds, history["idle"], strict=True) if idle.all()]
+def list_seeds(history: History, which: Sequence[bool] | np.ndarray) -> dict[str, Any]:
+    """Returns the `seeds` of which something is true, and `of` how many; {} if it is true of none."""
+    seeds = [int(seed) for seed, true in zip(history.seeds, which, strict=True) if true]
+    return {"seeds": seeds, "of": len(history.seeds)} if seeds else {}
+
+
+def find_untrained(history: History) -> dict[str, Any]:
+    """Returns the seeds in which no client trained in any round, as `list_seeds` does."""
+    known = "idle" in history.metrics and history.rounds
+    return list_seeds(history, np.all(history["idle"], axis=1).tolist()) if known else {}
 
 
 def say_untrained(seeds: list[int], of: int) -> str:
@@ -280,18 +285,18 @@ def say_lost(clients: int, of: int, seed: int, round: int) -> str:
     )
 
 
-def find_unweighted(history: History) -> list[int]:
-    """Returns the seeds in which finite updates came back, but in every round all of them had the weight 0.
+def find_unweighted(history: History) -> dict[str, Any]:
+    """Returns the seeds in which finite updates came back, but always with the weight 0, as `list_seeds` does.
 
     Empty if a strategy is at fault, since a weight may then not be a number.
     """
     known = {"training_loss", "idle"} <= history.metrics.keys() and history.rounds
     if not known or any(name.startswith(FAULT) for name in history.metrics):
-        return []
+        return {}
     empty = np.isnan(history["training_loss"]).all(axis=1) & ~history["idle"].all(axis=1) & (history.diverged == 0)
     if "left_out" in history.metrics:
         empty &= ~history["left_out"].any(axis=1)
-    return [int(seed) for seed, nothing in zip(history.seeds, empty, strict=True) if nothing]
+    return list_seeds(history, empty)
 
 
 def say_unweighted(seeds: list[int], of: int) -> str:
@@ -305,21 +310,23 @@ def say_unweighted(seeds: list[int], of: int) -> str:
     return f"all updates had the weight 0 in every round of {where}: nothing was merged; see {causes}"
 
 
-def find_unmoved(history: History) -> list[int]:
-    """Returns the seeds in which updates were merged, but the loss on the test examples was the same to the bit.
+def find_unmoved(history: History) -> dict[str, Any]:
+    """Returns the seeds in which updates were merged, but the test loss was the same to the bit, as `list_seeds` does.
 
     Updates must have been merged in two rounds at least between the first evaluation and the last. Seeds that diverged
     are left out, as they say so themselves.
     """
     if not {"loss", "training_loss"} <= history.metrics.keys():
-        return []
-    out = []
-    for i, seed in enumerate(history.seeds):
-        losses, rounds = history["loss"][i], np.flatnonzero(~np.isnan(history["loss"][i]))
-        if len(rounds) > 1 and not history.diverged[i] and (losses[rounds] == losses[rounds[0]]).all():
-            merged = ~np.isnan(history["training_loss"][i, rounds[0] + 1 : rounds[-1] + 1])
-            out += [int(seed)] if merged.sum() > 1 else []
-    return out
+        return {}
+
+    def is_unmoved(losses: np.ndarray, training: np.ndarray) -> bool:
+        rounds = np.flatnonzero(~np.isnan(losses))
+        if len(rounds) < 2 or (losses[rounds] != losses[rounds[0]]).any():
+            return False
+        return (~np.isnan(training[rounds[0] + 1 : rounds[-1] + 1])).sum() > 1
+
+    each = map(is_unmoved, history["loss"], history["training_loss"])
+    return list_seeds(history, (history.diverged == 0) & np.fromiter(each, bool))
 
 
 def say_unmoved(seeds: list[int], of: int) -> str:
@@ -337,23 +344,41 @@ def name_seeds(seeds: list[int], of: int) -> str:
     return "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
 
 
+PROBLEMS: dict[str, tuple[Callable[[History], dict[str, Any]], Callable[..., str]]] = {
+    "diverged": (find_diverged, lambda **found: say_diverged(found)),
+    "untrained": (find_untrained, say_untrained),
+    "unweighted": (find_unweighted, say_unweighted),
+    "unmoved": (find_unmoved, say_unmoved),
+    "lost": (find_lost, say_lost),
+}
+"""What can go wrong in a run besides faults of strategies: how it is found in its history, and said."""
+
+
+def find_problems(history: History) -> dict[str, dict[str, Any]]:
+    """Returns what went wrong in a run, by its name in `PROBLEMS`; `faults` are those of strategies."""
+    found = {name: find(history) for name, (find, _) in PROBLEMS.items()}
+    found["faults"] = {"found": faults} if (faults := find_faults(history)) else {}
+    return {name: one for name, one in found.items() if one}
+
+
+def say_problems(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns a line of text on each of the problems among what was found; anything else in it is ignored."""
+    lines = [say(**found[name]) for name, (_, say) in PROBLEMS.items() if name in found]
+    return lines + [say_fault(fault) for fault in found.get("faults", {}).get("found", ())]
+
+
 def warn_of_faults(history: History, *, alone: bool) -> None:
-    """Warns of every fault of a finished run, of seeds that diverged, and of seeds in which no client ever trained.
+    """Warns of all that went wrong in a finished run.
 
     Args:
       history: history of the run.
       alone: whether it is the only experiment. Of several, some are expected to diverge; their histories say so.
     """
-    lines = [say_fault(fault) for fault in find_faults(history)]
-    if alone and (ended := find_diverged(history)):
-        lines.append(f"{say_diverged(ended)}; their numbers are NaN from there on")
-    if alone and (lost := find_lost(history)):
-        lines.append(say_lost(**lost))
-    if untrained := find_untrained(history):
-        lines.append(say_untrained(untrained, len(history.seeds)))
-    if unweighted := find_unweighted(history):
-        lines.append(say_unweighted(unweighted, len(history.seeds)))
-    if unmoved := find_unmoved(history):
-        lines.append(say_unmoved(unmoved, len(history.seeds)))
+    found = find_problems(history)
+    if not alone:
+        found = {name: one for name, one in found.items() if name not in ("diverged", "lost")}
+    lines = say_problems(found)
+    if "diverged" in found:
+        lines[0] += "; their numbers are NaN from there on"
     for line in lines:
         warnings.warn(line, stacklevel=4)

@@ -16,13 +16,14 @@ from fedjax_sel.config import Config, build, resolve
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
 from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.faults import say_problems
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics.labels import label_shares
 from fedjax_sel.mistakes import OwnCodeError
-from fedjax_sel.report.summary import list_remarks, summarize
+from fedjax_sel.report.summary import summarize
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute, say_on
 from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
@@ -57,7 +58,7 @@ class Cell:
       history: the history of a finished cell; None: only its numbers are known.
       commit: the commit that ran it; None: it was not run from a checkout.
       seconds: the seconds that it ran.
-      remarks: what went wrong in it (`report.summary.list_remarks`), such as seeds that diverged; empty: nothing.
+      remarks: what went wrong in it (`engine.faults.say_problems`), such as seeds that diverged; empty: nothing.
     """
 
     federation: str
@@ -258,7 +259,7 @@ def finish(federation: str, selector: str, history: History, place: Path) -> Cel
         history=history,
         commit=layout.read_commit(place),
         seconds=history.about["seconds"],
-        remarks="; ".join(list_remarks(summarize(history))),
+        remarks="; ".join(say_problems(summarize(history))),
     )
 
 

@@ -17,12 +17,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedjax_sel.data.picture import count_together, plot_labels
+from fedjax_sel.engine.faults import say_problems
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.participation import coverage, heat
 from fedjax_sel.report.curves import CLIENTS, Curve, list_curves
 from fedjax_sel.report.figures import COLOURS, plot_clients
 from fedjax_sel.report.quantities import format_about, format_count
-from fedjax_sel.report.summary import count_seeds, format_rows, list_remarks, summarize
+from fedjax_sel.report.summary import count_seeds, format_rows, summarize
 
 STYLE = """
 .fedjax { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; max-width: 1180px; margin: 0 auto;
@@ -110,7 +111,7 @@ def render_numbers(history: History) -> Iterator[str]:
         found = summarize(history)
     except KeyError:  # the history recorded no costs
         return
-    yield from (f'<p class="wrong">{html.escape(line)}</p>' for line in list_remarks(found))
+    yield from (f'<p class="wrong">{html.escape(line)}</p>' for line in say_problems(found))
     heads = ("", f"mean of {format_count(count_seeds(found), 'seed')}", "std")
     yield render_table(heads, format_rows(found), numbers=2)
 

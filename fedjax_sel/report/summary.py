@@ -10,20 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from rich.table import Table
 
-from fedjax_sel.engine.faults import (
-    find_diverged,
-    find_faults,
-    find_lost,
-    find_unmoved,
-    find_untrained,
-    find_unweighted,
-    say_diverged,
-    say_fault,
-    say_lost,
-    say_unmoved,
-    say_untrained,
-    say_unweighted,
-)
+from fedjax_sel.engine.faults import find_problems, say_diverged, say_problems
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.curves import CLIENTS, list_curves
 from fedjax_sel.report.markdown import table
@@ -64,19 +51,7 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         if name in history.metrics and history[name].any():
             values[name] = sum_metrics(history, name)
     found = {name: summarize_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
-    if ended := find_diverged(history):
-        found["diverged"] = ended
-    if faults := find_faults(history):
-        found["faults"] = {"found": faults}
-    if untrained := find_untrained(history):
-        found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
-    if unweighted := find_unweighted(history):
-        found["unweighted"] = {"seeds": unweighted, "of": len(history.seeds)}
-    if unmoved := find_unmoved(history):
-        found["unmoved"] = {"seeds": unmoved, "of": len(history.seeds)}
-    if lost := find_lost(history):
-        found["lost"] = lost
-    return found
+    return found | find_problems(history)
 
 
 def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
@@ -107,18 +82,6 @@ def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]
     with np.errstate(invalid="ignore"):  # older runs may have infinite losses
         std = float(np.std(values[among], ddof=1)) if among.sum() > 1 else 0.0
     return {"mean": float(np.mean(values[among])), "std": std, "per_seed": values.tolist()}
-
-
-def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Returns lines on what went wrong in a run: seeds that diverged or never trained, faults of strategies."""
-    return [
-        *([say_diverged(found["diverged"])] if "diverged" in found else []),
-        *([say_untrained(**found["untrained"])] if "untrained" in found else []),
-        *([say_unweighted(**found["unweighted"])] if "unweighted" in found else []),
-        *([say_unmoved(**found["unmoved"])] if "unmoved" in found else []),
-        *([say_lost(**found["lost"])] if "lost" in found else []),
-        *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
-    ]
 
 
 FOUR_DIGITS = "{:.4f}".format
@@ -192,7 +155,7 @@ def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
 def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     """Returns the table that is printed at the end of a run."""
     seeds = count_seeds(found)
-    said = "\n".join(list_remarks(found)) or None
+    said = "\n".join(say_problems(found)) or None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
     out.add_column(f"mean of {format_count(seeds, 'seed')}", justify="right")
@@ -223,7 +186,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
             if "diverged" in found
             else []
         ),
-        *(f"**{line}**" for line in list_remarks({key: one for key, one in found.items() if key != "diverged"})),
+        *(f"**{line}**" for line in say_problems({key: one for key, one in found.items() if key != "diverged"})),
         *(line for name, caption in figures.items() for line in show_figure(name, caption.format(Of=of.capitalize()))),
         "## How it was run",
         table(("what", "value"), format_about(about)),
