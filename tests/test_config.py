@@ -283,6 +283,12 @@ def test_parameters_of_callbacks_are_overridden_by_dotted_keys_however_they_were
     assert config.override({**IRIS, "callbacks": "table"}, ["callbacks=null"])["callbacks"] == {}
 
 
+@pytest.mark.parametrize(("given", "expected"), [(1, 1.0), (0.5, 0.5)])
+def test_a_fraction_of_flowers_is_a_share_of_the_clients(given, expected):
+    found = config.rename({"fraction_fit": given})[0]["cohort_size"]
+    assert (found, type(found)) == (expected, float)
+
+
 def test_a_callback_without_parameters_is_a_difference():
     one, other = config.resolve(IRIS), config.resolve({**IRIS, "callbacks": "stopwatch"})
     assert other.differences(one) == ["callbacks", "callbacks.stopwatch"]

@@ -266,6 +266,10 @@ def test_citations_as_bibtex_have_balanced_braces_and_a_key_each():
     assert everything.count("{") == everything.count("}")
     keys = re.findall(r"@misc\{(\w+),", everything)
     assert len(keys) == len(set(keys)) > 40
+    authors = re.findall(r"author = \{(.*)\}", everything)
+    assert len(authors) > 70
+    assert not [one for one in authors if re.match(r"The\b|As\b|[^\W\d_A-Z]", one) or set(":;()") & set(one)]
+    assert re.search(r"@misc\{partition_iid,\n  note = ", everything)
 
 
 def test_the_doctor_runs_something_and_says_what_is_there(monkeypatch, tmp_path):

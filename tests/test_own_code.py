@@ -397,6 +397,30 @@ def test_what_names_an_nnx_model_in_a_checkpoint_is_the_same_in_every_process(he
     assert "frozenset" not in repr(from_nnx(lambda rngs: nnx.Linear(2, 3, rngs=rngs)))
 
 
+DRAWS = """
+import numpy as np
+import fedjax_sel as fs
+
+def make(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return fs.dataset("drawn", rng.normal(size=(60, 2)), np.arange(60) % 2, test=0.2, seed=seed)
+
+def unseeded():
+    return fs.dataset("drawn", np.random.normal(size=(60, 2)), np.arange(60) % 2)
+"""
+
+
+def test_data_of_ones_own_are_drawn_from_the_seed_that_is_given_or_from_that_of_the_run(here):
+    (here / "mine.py").write_text(DRAWS)
+    built = build(resolve({"data": {"name": "mine:make", "seed": None}, "partition": {"clients": 3}, "cohort_size": 2}))
+    first, second = (built.data.draw(seed).x for seed in (0, 1))
+    assert not np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
+    with pytest.raises(ValueError, match=r"data.seed is 'a'; it must be a whole number"):
+        resolve({"data": {"name": "mine:make", "seed": "a"}})
+    with pytest.raises(ValueError, match=r"from np.random: the same configuration would have other examples each time"):
+        build(resolve({"data": "mine:unseeded", "cohort_size": 2}))
+
+
 def test_a_function_that_makes_no_dataset_is_refused(here):
     (here / "mine.py").write_text("def nothing():\n    return 3\n")
     config = resolve(override({"data": "mine:nothing"}, []))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
-from fedjax_sel.engine.history import History, concat_seeds
+from fedjax_sel.engine.history import TOTALS, History, concat_seeds
 from fedjax_sel.engine.memory import DoesNotFit
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
@@ -562,6 +562,14 @@ def test_a_callback_that_would_end_a_run_is_refused_where_all_run_to_the_end(tmp
     done = call("sweep", *SMALL, "lr=0.1,0.2", "callbacks=stops.py:Stop", "--out", tmp_path / "sweep")
     assert done.exit_code == 2
     assert "a callback answered True, to end a run before its last round, but a sweep" in done.stderr
+
+
+def test_one_client_and_all_clients_are_told_apart_in_a_table():
+    names = ("accuracy", "loss", *(part for parts in TOTALS.values() for part in parts))
+    history = History((0,), {name: np.ones((1, 1)) for name in names}, np.zeros((1, 1, 1), int), 5)
+    table = build_tidy((str(m), {"cohort_size": m, "lr": float(m)}, history) for m in (0.5, 1, 1.0))
+    assert table["cohort_size"].tolist() == ["0.5", "1", "1.0"]
+    assert table["lr"].tolist() == [0.5, 1.0, 1.0]
 
 
 def test_of_one_seed_that_is_left_no_deviation_is_shown():

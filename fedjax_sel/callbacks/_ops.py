@@ -34,12 +34,29 @@ def refuse_sweep(name: str, history: History) -> None:
         )
 
 
-def name_run(file: Path) -> str:
+def locate(folder: str | Path | None) -> Path:
+    """Returns the folder in which a callback writes: the run's; None: the working directory."""
+    return Path() if folder is None else Path(folder)
+
+
+def begins_anew(folder: str | Path | None, history: History) -> bool:
+    """Returns whether what a callback finds in its folder is of other runs: it has none, and no round is done yet."""
+    return folder is None and not history.rounds
+
+
+def name_run(folder: str | Path | None, name: str, history: History) -> str:
     """Returns what a run is called outside its folder, eight hexadecimal digits: drawn once, and kept in a file there.
 
-    Neither the name of the folder nor its path would do: both may be those of another run as well.
+    Neither the name of the folder nor its path would do: both may be those of another run as well. Without a folder,
+    a name is drawn whenever a run begins.
+
+    Args:
+      folder: of the run; None: none was given.
+      name: of the file.
+      history: of the run.
     """
-    if not file.exists():
+    file = locate(folder) / name
+    if not file.exists() or begins_anew(folder, history):
         file.parent.mkdir(exist_ok=True)
         write_text(file, uuid.uuid4().hex[:8])
     return file.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
+from fedjax_sel.callbacks._ops import locate, name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.config.config import flat
 from fedjax_sel.engine.history import History
@@ -32,7 +32,8 @@ class MLflow:
     Attributes:
       experiment: the name under which the runs are listed.
       uri: of a tracking server or a database; None: `mlflow.db` in the run's folder.
-      folder: of the run.
+      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, and each run
+        that begins is another one.
       config: what the run was built from.
 
     Raises:
@@ -41,7 +42,7 @@ class MLflow:
 
     experiment: str = "fedjax-sel"
     uri: str | None = None
-    folder: Path = Path()
+    folder: str | Path | None = None
     config: dict = field(default_factory=dict)
     _client: Any = field(default=None, init=False, repr=False)
     _runs: list[str] = field(default_factory=list, init=False, repr=False)
@@ -54,12 +55,12 @@ class MLflow:
         """Starts or continues one run per seed."""
         refuse_sweep("mlflow", history)
         mlflow = import_extra("mlflow", "mlflow", "callbacks.mlflow")
-        place = self.folder.absolute()
+        place = locate(self.folder).absolute()
         try:
             self._client = mlflow.MlflowClient(tracking_uri=self.uri or f"sqlite:///{place / 'mlflow.db'}")
             found = self._client.get_experiment_by_name(self.experiment)
             number = self._client.create_experiment(self.experiment) if found is None else found.experiment_id
-            self._runs = [self._find_run(number, f"{place.name} seed {seed}", seed) for seed in history.seeds]
+            self._runs = self._find_runs(number, place.name, history)
         except mlflow.MlflowException as error:
             raise ValueError(f"callbacks.mlflow: {(str(error).splitlines() or [repr(error)])[0]}") from error
         last = [self._client.get_run(run).data.metrics.get("round", 0) for run in self._runs]
@@ -88,14 +89,22 @@ class MLflow:
             self._client.set_terminated(run)
         self._runs, self._written = [], []
 
-    def _find_run(self, experiment: str, name: str, seed: int) -> str:
-        """Returns the identifier of the MLflow run of this run and seed, which is created if missing."""
-        label = f"{name_run(self.folder / 'mlflow.id')}#{seed}"
+    def _find_runs(self, experiment: str, name: str, history: History) -> list[str]:
+        """Returns the identifiers of the MLflow runs of all seeds, which are created if missing."""
+        own = name_run(self.folder, "mlflow.id", history)
+        runs = [self._find_run(experiment, f"{name} seed {seed}", f"{own}#{seed}", seed) for seed in history.seeds]
+        for run in runs:  # a tag, as a parameter cannot change when a run is given more rounds
+            self._client.set_tag(run, "rounds", str(self.config.get("rounds", "")))
+        return runs
+
+    def _find_run(self, experiment: str, name: str, label: str, seed: int) -> str:
+        """Returns the identifier of the MLflow run with a label, which is created if missing."""
         known = self._client.search_runs([experiment], f"tags.`fedjax_sel.run` = '{label}'")
         if known:
             return known[0].info.run_id
         made = self._client.create_run(experiment, run_name=name, tags={"fedjax_sel.run": label}).info.run_id
         entities = import_extra("mlflow.entities", "mlflow", "callbacks.mlflow")
         given = {**flat(self.config), "seed": seed}
+        given.pop("rounds", None)
         self._client.log_batch(made, params=[entities.Param(k, str(v)[:LONGEST]) for k, v in given.items()])
         return made

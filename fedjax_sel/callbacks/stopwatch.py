@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedjax_sel.callbacks._ops import locate
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import write_atomic
 
@@ -23,7 +24,7 @@ class Stopwatch:
     spent until its checkpoint; the time in between does not count.
 
     Attributes:
-      folder: where it is written.
+      folder: where it is written, over an earlier one; None: in the working directory.
 
     >>> import tempfile
     >>> import numpy as np
@@ -35,13 +36,13 @@ class Stopwatch:
     6,2.0,3.0
     """
 
-    folder: Path = Path()
+    folder: str | Path | None = None
     _lines: list[tuple[int, float, float]] = field(default_factory=list, init=False, repr=False)
     _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
 
     def on_train_begin(self, history: History) -> None:
         """Reads the lines from before the checkpoint."""
-        file = self.folder / FILE
+        file = locate(self.folder) / FILE
         self._last = history.rounds, history.about.get("seconds", 0.0)
         before = pd.read_csv(file) if history.rounds and file.exists() else pd.DataFrame({"round": []})
         self._lines = list(before[before["round"] <= history.rounds].itertuples(index=False, name=None))
@@ -54,5 +55,5 @@ class Stopwatch:
         self._lines.append((history.rounds, now, (history.rounds - rounds) / max(now - seconds, 1e-9)))
         self._last = history.rounds, now
         table = pd.DataFrame(self._lines, columns=["round", "seconds", "rounds_per_second"])
-        with write_atomic(self.folder / FILE) as new:
+        with write_atomic(locate(self.folder) / FILE) as new:
             table.to_csv(new, index=False)

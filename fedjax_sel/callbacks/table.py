@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedjax_sel.callbacks._ops import refuse_sweep
+from fedjax_sel.callbacks._ops import locate, refuse_sweep
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import write_atomic
@@ -24,7 +24,7 @@ class Table:
 
     Attributes:
       format: `"csv"` or `"parquet"`.
-      folder: where it is written.
+      folder: where it is written, over an earlier one; None: in the working directory.
 
     Raises:
       ValueError: the format is unknown.
@@ -41,7 +41,7 @@ class Table:
     """
 
     format: Literal["csv", "parquet"] = "csv"
-    folder: Path = Path()
+    folder: str | Path | None = None
 
     def __post_init__(self):
         check_name("format of table:", self.format, FORMATS)
@@ -55,7 +55,7 @@ class Table:
     def after_central_iteration(self, history: History) -> None:
         """Writes all rounds so far."""
         table = history.to_pandas()
-        with write_atomic(self.folder / f"table.{self.format}") as new:
+        with write_atomic(locate(self.folder) / f"table.{self.format}") as new:
             if self.format == "csv":
                 table.to_csv(new, index=False)
             else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import refuse_sweep, values
+from fedjax_sel.callbacks._ops import locate, name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed
 from fedjax_sel.engine.history import History
 
@@ -38,7 +38,7 @@ class TensorBoard:
     ['seed-0', 'seed-1']
     """
 
-    folder: Path = Path()
+    folder: str | Path | None = None
     _files: list[Any] = field(default_factory=list, init=False, repr=False)
     _written: int = field(default=0, init=False, repr=False)
 
@@ -52,8 +52,9 @@ class TensorBoard:
 
         events = messages()
         self._files, self._written = [], 0
+        own = "" if self.folder else name_run(None, "tensorboard/id", history)
         for seed in history.seeds:
-            inside = self.folder / "tensorboard" / f"seed-{seed}"
+            inside = locate(self.folder) / "tensorboard" / own / f"seed-{seed}"
             inside.mkdir(parents=True, exist_ok=True)
             # A TensorBoard that is open meanwhile gets stuck if the file that it reads is gone. At its end it goes on
             # to a name that sorts later (the writer adds whole seconds only), and forgets what it read before.

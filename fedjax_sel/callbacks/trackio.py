@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
+from fedjax_sel.callbacks._ops import begins_anew, locate, name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import read_json, write_json
@@ -28,7 +28,8 @@ class Trackio:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
       space_id: a Hugging Face Space; None: this machine.
-      folder: of the run.
+      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, and each run
+        that begins is another one.
       config: what the run was built from.
 
     Raises:
@@ -38,7 +39,7 @@ class Trackio:
     project: str = "fedjax-sel"
     group: str | None = None
     space_id: str | None = None
-    folder: Path = Path()
+    folder: str | Path | None = None
     config: dict = field(default_factory=dict)
     _runs: list[Any] = field(default_factory=list, init=False, repr=False)
     _written: int = field(default=0, init=False, repr=False)
@@ -50,9 +51,10 @@ class Trackio:
         """Starts or continues one run per seed."""
         refuse_sweep("trackio", history)
         trackio = import_extra("trackio", "trackio", "callbacks.trackio")
-        name, file = self.folder.absolute().name, self.folder / FILE
-        end = name_run(self.folder / "trackio.id")
-        self._written = read_json(file)["rounds"] if file.exists() else 0
+        name, file = locate(self.folder).absolute().name, locate(self.folder) / FILE
+        end = name_run(self.folder, "trackio.id", history)
+        knows = file.exists() and not begins_anew(self.folder, history)
+        self._written = read_json(file)["rounds"] if knows else 0
         self._runs = [
             trackio.init(
                 project=self.project,
@@ -74,7 +76,7 @@ class Trackio:
             for number, found in values(history, i, self._written):
                 run.log({"round": number, **found}, step=number)
         self._written = max(self._written, history.rounds)
-        write_json(self.folder / FILE, {"rounds": self._written})
+        write_json(locate(self.folder) / FILE, {"rounds": self._written})
 
     def on_train_end(self, history: History) -> None:
         """Finishes the runs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedjax_sel.callbacks._ops import name_run, refuse_sweep, values
+from fedjax_sel.callbacks._ops import locate, name_run, refuse_sweep, values
 from fedjax_sel.catalog import check_installed, check_name
 from fedjax_sel.engine.history import History
 
@@ -41,7 +41,7 @@ class WandB:
     project: str = "fedjax-sel"
     group: str | None = None
     mode: Literal["online", "offline", "disabled"] = "offline"
-    folder: Path = Path()
+    folder: str | Path | None = None
     config: dict = field(default_factory=dict)
     _runs: list[Any] = field(default_factory=list, init=False, repr=False)
     _written: list[int] = field(default_factory=list, init=False, repr=False)
@@ -57,17 +57,17 @@ class WandB:
         refuse_sweep("wandb", history)
         import wandb
 
-        name = name_run(self.folder / "wandb" / "id")
+        place, name = locate(self.folder).absolute(), name_run(self.folder, "wandb/id", history)
         for seed in history.seeds:
-            for before in (self.folder / "wandb").glob(f"offline-run-*-{name}-{seed}"):
+            for before in (place / "wandb").glob(f"offline-run-*-{name}-{seed}"):
                 shutil.rmtree(before, ignore_errors=True)  # the W&B process of a killed run may still be running
             try:
                 run = wandb.init(
                     project=self.project,
-                    group=self.group or self.folder.absolute().name,
-                    name=f"{self.folder.absolute().name} seed {seed}",
+                    group=self.group or place.name,
+                    name=f"{place.name} seed {seed}",
                     id=f"{name}-{seed}",
-                    dir=str(self.folder.absolute()),
+                    dir=str(place),
                     config={**self.config, "seed": seed},
                     mode=self.mode,
                     resume="allow" if self.mode == "online" else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
+from fedjax_sel.mistakes import refuse_global_random_numbers
 from fedjax_sel.runs import pretrained
 from fedjax_sel.task import Task
 from fedjax_sel.task.features import precompute_features
@@ -184,9 +186,13 @@ def load_source(config: dict[str, Any]) -> Any:
     return make_dataset(name, make, given)
 
 
+OTHER_DATA = "the same configuration would have other examples each time; draw from np.random.default_rng(seed)"
+
+
 def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:
     """Returns the dataset that a source makes; raises `ValueError` if it is not a `Dataset`."""
-    with own.run_own("data", name):
+    guard = refuse_global_random_numbers(OTHER_DATA) if own.names_own_code(name) else nullcontext()
+    with own.run_own("data", name), guard:
         made = make(**given)
     if not isinstance(made, Dataset):
         hint = "; its dataset is .source, and who owns what is data.partition" if isinstance(made, Federation) else ""

@@ -76,7 +76,10 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         raise ValueError("the configuration holds a mapping that contains itself, as by an anchor within it") from None
     for alias, name in (SHORT | OTHER).items():
         if alias in out:
-            put(out, name, out.pop(alias), alias)
+            value = out.pop(alias)
+            if alias == "fraction_fit" and type(value) is int:  # a share: 1 is all clients, and not one
+                value = float(value)
+            put(out, name, value, alias)
             if alias in OTHER:
                 renamed[alias] = name
     for key in PARAMETERS:

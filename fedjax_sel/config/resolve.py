@@ -99,6 +99,8 @@ def resolve_source(key: str, given: Any) -> dict:
     name, rest = split_component(key, given, None)
     known = list_source_parameters(name)
     part = own.load_function(key, name) if own.names_own_code(name) else None
+    if part is not None and (seed := known.get("seed")):  # null: each seed of the run draws its own examples
+        known = {**known, "seed": dataclasses.replace(seed, annotation=seed.annotation | None)}
     found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
     return complete_marked(key, name, part, rest, known, marks.digest_files(found))
 

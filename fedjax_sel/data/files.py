@@ -80,6 +80,8 @@ def npz_dataset(
             seed=seed,
             targets=targets,
         )
+    if {"x", "x_train"} <= arrays.keys():
+        raise ValueError(f"{path} holds both x and x_train; give all examples (x, y), or those of two sides apart")
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]
     if missing:

@@ -238,6 +238,10 @@ BIBTEX = re.compile(r'^(?P<author>[^"“]+?),? ["“](?P<title>[^"”]+?),?["”
 """Matches the authors, title and year in a paragraph `Source:`."""
 
 
+NAMES = re.compile(r"(?!(?:The|As)\b)(?:(?:van|von|de|der|den|el|al) )*[^\W\d_a-z][^\d:;()ε]{0,300}")
+"""Matches what can be names of authors, and not other text before a title."""
+
+
 def write_bibtex(name: str, text: str) -> str:
     """Returns a BibTeX entry for a source; it is a note if the source does not have the usual form.
 
@@ -252,11 +256,11 @@ def write_bibtex(name: str, text: str) -> str:
     text = " ".join(text.split())
     found, link = BIBTEX.match(text), re.search(r"https?://[^\s,;)]+", text)
     fields = {"note": text}
-    if found:
+    if found and NAMES.fullmatch(found["author"]):
         author = re.sub(r",? et al\.?$", " and others", found["author"].strip())
         author = author if author.endswith("others") else re.sub(r",? (?:and|&) |, ", " and ", author)
         fields = {"author": author, "title": f"{{{found['title'].strip()}}}", "year": found["year"]}
     if link:
-        fields["url"] = link[0].rstrip(".")
+        fields["url"] = link[0].rstrip(".:")
     key = re.sub(r"\W+", "_", name)
     return "\n".join([f"@misc{{{key},", *(f"  {k} = {{{v}}}," for k, v in fields.items()), "}"])

@@ -39,7 +39,7 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
     out = pd.DataFrame(rows)
     for key in axes:
         given = [row[key] for row in rows]  # a table would turn None into NaN
-        if not all(map(is_number, given)):
+        if not all(map(is_number, given)) or len(set(map(type, given))) > 1:  # one client, 1, and all clients, 1.0
             out[key] = [format_value(value) for value in given]
     for name in ("left_out", "idle", "faults"):
         if name in out:  # only runs with a nonzero count have the column

@@ -45,6 +45,11 @@ class Small:
                 getattr(one, "on_train_end", lambda history: None)(seen[-1])
             raise
 
+    def simulate(self, rounds, callbacks):
+        """The history of a run as Python makes it, without a folder."""
+        built = config.build(config.resolve({**IRIS, "seeds": 1, "rounds": rounds}))
+        return built.simulate(callbacks=callbacks)
+
     def killed_and_gone_on_with(self, place, callbacks, after=4, **changes):
         """The history of a run whose first process ended after round `after`, one round ahead of its checkpoint."""
         with pytest.raises(Killed):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import config
+from fedjax_sel.callbacks.mlflow import MLflow
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 
@@ -77,20 +78,45 @@ class Server:
         return SimpleNamespace(data=SimpleNamespace(metrics=last))
 
     def log_batch(self, run, params=(), metrics=()):
-        self.runs[run][1].extend(metrics)
+        self.runs[run][1].extend([*((name, value, 0, 0) for name, value in params), *metrics])
+
+    def set_tag(self, run, name, value):
+        pass
 
     def set_terminated(self, run):
         pass
 
 
-def test_on_a_server_another_run_in_the_same_folder_is_another_one(small, tmp_path, monkeypatch):
-    server, place = Server(), tmp_path / "run"
+@pytest.fixture
+def server(monkeypatch):
+    """A server in MLflow's place."""
+    server = Server()
     module, entities = ModuleType("mlflow"), ModuleType("mlflow.entities")
     module.MlflowClient, module.MlflowException, module.entities = server.MlflowClient, OSError, entities
     entities.Metric, entities.Param = (lambda *parts: parts), (lambda *parts: parts)
     for one in (module, entities):
         one.__spec__ = SimpleNamespace(origin="mlflow.py")
         monkeypatch.setitem(sys.modules, one.__name__, one)
+    return server
+
+
+def test_in_python_every_run_that_begins_is_another_one(small, tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    for rounds in (2, 4):
+        small.simulate(rounds, callbacks=[MLflow(uri="http://server")])
+    found = [[value for name, value, *_ in given if name == "round"] for _, given in server.runs.values()]
+    assert found == [[1, 2], [1, 2, 3, 4]]
+
+
+def test_the_number_of_rounds_which_may_grow_is_no_parameter(small, tmp_path, server):
+    small.run(tmp_path / "run", {"mlflow": {"uri": "http://server"}}, seeds=1, rounds=2)
+    ((_, given),) = server.runs.values()
+    assert "cohort_size" in {one[0] for one in given}
+    assert "rounds" not in {one[0] for one in given}
+
+
+def test_on_a_server_another_run_in_the_same_folder_is_another_one(small, tmp_path, server):
+    place = tmp_path / "run"
     asked = {"mlflow": {"uri": "http://server"}}
     small.killed_and_gone_on_with(place, asked, seeds=1)
     assert len(server.runs) == 1

@@ -6,6 +6,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from fedjax_sel.callbacks.trackio import Trackio
+
 
 @pytest.fixture
 def trackio(monkeypatch):
@@ -39,6 +41,16 @@ def test_every_round_of_every_seed_is_logged_once_also_after_a_kill(small, tmp_p
         assert [values["round"] for _, values in found] == [1, 2, 3, 4, 5, 6]
         np.testing.assert_array_equal([values["accuracy"] for _, values in found], history["accuracy"][i])
     assert trackio.logged[-1][1] == "finished"
+
+
+def test_in_python_every_run_that_begins_is_another_one(small, tmp_path, monkeypatch, trackio):
+    monkeypatch.chdir(tmp_path)
+    for rounds in (2, 4):
+        small.simulate(rounds, callbacks=[Trackio()])
+    steps: dict = {}
+    for name, step, *_ in trackio.logged:
+        steps.setdefault(name, []).append(step)
+    assert list(steps.values()) == [[1, 2, "finished"], [1, 2, 3, 4, "finished"]]
 
 
 def test_another_run_in_a_folder_of_the_same_name_is_another_one(small, tmp_path, trackio):

@@ -91,6 +91,8 @@ def test_a_file_without_the_needed_arrays_says_what_it_holds(tmp_path):
 def test_test_rows_without_test_labels_are_refused(tmp_path):
     with pytest.raises(ValueError, match="only one of x_test and y_test"):
         load(f"npz:{saved(tmp_path, x_train=X, y_train=Y, x_test=X)}")
+    with pytest.raises(ValueError, match="holds both x and x_train; give all examples"):
+        load(f"npz:{saved(tmp_path, x=X, y=Y, x_train=X[3:], y_train=Y[3:], x_test=X[:3], y_test=Y[:3])}")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
