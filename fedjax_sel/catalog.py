@@ -195,6 +195,8 @@ def suggest(name: Any, known: Sequence[str], aliases: Mapping[str, str] = {}) ->
     >>> suggest("Mlp", ["CNN", "MLP"])
     "; did you mean 'MLP'?"
     """
+    if str(name) in aliases:
+        return f"; did you mean {aliases[str(name)]!r}?"
     if same := [one for one in known if one.lower() == str(name).lower()]:
         return f"; did you mean {same[0]!r}?"
     begin = [one for one in known if len(str(name)) > 2 and one.startswith(str(name))]

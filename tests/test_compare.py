@@ -17,6 +17,7 @@ from fedjax_sel.report.compare import (
     compare_runs,
     find_reachable_accuracy,
     list_intervals,
+    list_runs,
 )
 from fedjax_sel.report.figures import COLOURS, plot_comparison, plot_curves
 
@@ -130,6 +131,18 @@ def test_every_line_is_told_apart_and_named_inside_the_picture(count):
     assert box.x1 <= whole.x1
     assert box.y1 <= whole.y1
     plt.close(figure)
+
+
+def test_runs_are_listed_with_all_that_differs():
+    other = {"cohort_size": 0.5, "devices": "uniform", "deadline": {"seconds": 3.0}, "volatility": "always"}
+    asked = [
+        config.resolve({"data": "iris", "cohort_size": 5, "seeds": 1, "rounds": 1, **more}) for more in ({}, other)
+    ]
+    first, second = list_runs({name: (history([0], [0.5]), one) for name, one in zip("ab", asked, strict=True)})
+    for there, both in (("no devices", "uniform"), ("cohort_size=5", "cohort_size=0.5"), ("no volatility", "always")):
+        assert there in first
+        assert both in second
+    assert "'seconds': 3.0" in second
 
 
 def test_a_run_that_a_callback_ended_is_not_compared_seed_by_seed_with_one_that_it_did_not():

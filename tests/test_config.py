@@ -289,6 +289,29 @@ def test_a_fraction_of_flowers_is_a_share_of_the_clients(given, expected):
     assert (found, type(found)) == (expected, float)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"aggregation": "fedavg"}, "mean"),
+        ({"aggregation": "fedadam"}, "fedopt"),
+        ({"client_selection": "random"}, "uniform"),
+        ({"client_selection": "pow_d"}, "power_of_choice"),
+        ({"partition": "noniid"}, "dirichlet"),
+    ],
+)
+def test_what_others_call_a_component_is_told_by_its_name_here(given, meant):
+    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+        config.resolve({**IRIS, **given})
+
+
+def test_a_file_with_the_name_of_a_preset_is_told_apart_from_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").write_text("data: iris\n")
+    with pytest.raises(ValueError, match=r"a preset digits, and a file digits .* name the file \./digits"):
+        config.load("digits")
+    assert config.load("./digits")[1] == {"data": "iris"}
+
+
 def test_a_callback_without_parameters_is_a_difference():
     one, other = config.resolve(IRIS), config.resolve({**IRIS, "callbacks": "stopwatch"})
     assert other.differences(one) == ["callbacks", "callbacks.stopwatch"]

@@ -256,6 +256,9 @@ def test_a_word_is_looked_for():
     assert "data_selection" in said
     assert "round_robin" not in said
     assert "did you mean" in refused("list", "entropi")
+    said = call("list", "fedft_eds").stdout
+    assert "reproduce PAPER" in said
+    assert "gpfl" not in said
 
 
 def test_citations_as_bibtex_have_balanced_braces_and_a_key_each():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from fedjax_sel.cli.app import LayoutName, Memory, Mesh, NoCache, Preset, command, parse_mesh, print_notes
@@ -137,8 +138,9 @@ def pretrain(
     config = resolve(given, overrides, {"data": data, "model": model, "rounds": epochs}, {"rounds": "epochs"})
     place = out or Path("runs") / f"pretrain-{ODD.sub('-', model)}-{config.fingerprint}"
     run_and_show(f"pretrain {model}", config, place, no_cache=no_cache, keep_variables=True)
+    shown = " ".join([f"model={model}", *(one for one in overrides or () if one.startswith("model."))])
     Console().print(
-        f"Other runs begin with it by [bold]model={model} model.pretrained={place}[/], and keep parts of it as they "
+        f"Other runs begin with it by [bold]{escape(shown)} model.pretrained={place}[/], and keep parts of it as they "
         "are by model.frozen=\\[NAME, ...]",
         soft_wrap=True,
         highlight=False,

@@ -133,11 +133,16 @@ def everything(
     from fedjax_sel import papers
     from fedjax_sel.report.explain import find_choices
 
-    console, found = Console(), []
-    if word is None or word.lower() not in ("paper", "papers"):
-        found = find_choices(word)
-    if word is None or not found:
-        found = [*found, ("reproduce PAPER", [(name, papers.load(name).title) for name in papers.available()])]
+    console, found, asked = Console(), [], (word or "").lower()
+    named = [(name, papers.load(name).title) for name in papers.available()]
+    if asked not in ("paper", "papers"):
+        named = [line for line in named if asked in " ".join(line).lower()]
+        try:
+            found = find_choices(word)
+        except ValueError:
+            if not named:
+                raise
+    found += [("reproduce PAPER", named)] if named else []
     for key, lines in found:
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))

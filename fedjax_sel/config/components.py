@@ -37,6 +37,18 @@ OF_ONES_OWN = "; one of your own is named my_module:Name, or lib/mine.py:Name"
 """Appended to errors that list the available names."""
 
 
+ALIASES = {
+    "fedadagrad": "fedopt",
+    "fedadam": "fedopt",
+    "fedavg": "mean",
+    "fedyogi": "fedopt",
+    "noniid": "dirichlet",
+    "pow_d": "power_of_choice",
+    "random": "uniform",
+}
+"""What others call a component; an error names the component to a user who gives one of these."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of component.
@@ -69,7 +81,9 @@ class Kind:
         """Returns the class of a component; raises `ValueError`, which gives the nearest name, if there is none."""
         if own.names_own_code(name):
             return own.load_class(self.what, name, self.base)
-        catalog.check_name(self.what, name, self.available(), more=OF_ONES_OWN)
+        there = self.available()
+        aliases = {alias: meant for alias, meant in ALIASES.items() if meant in there}
+        catalog.check_name(self.what, name, there, aliases, more=OF_ONES_OWN)
         return catalog.load(self.package, name)
 
     def described_by(self, name: str) -> Any:

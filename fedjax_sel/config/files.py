@@ -62,13 +62,18 @@ def load(name: str) -> tuple[str, dict]:
       name: a preset's name, or a path (it ends in `.yaml` or `.yml`, has a separator in it, or exists).
 
     Raises:
-      ValueError: the preset is unknown, a setting is in its place, or the file is not a configuration.
+      ValueError: the preset is unknown or a file has its name, a setting is in its place, or the file is not a
+        configuration.
       FileNotFoundError: there is no such file.
     """
     path = Path(name).expanduser()
     if "=" in name and not path.exists():
         raise ValueError(
             f"there is no preset or file before {name!r}; name one first, as in `fedjax-sel run digits {name}`"
+        )
+    if name in list_presets() and path.is_file():
+        raise ValueError(
+            f"there is a preset {name}, and a file {name} in this folder; name the file ./{name}, or rename it"
         )
     if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
         return path.stem, load_file(path)

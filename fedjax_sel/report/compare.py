@@ -81,15 +81,24 @@ def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float |
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """Yields a line per run, in the order of the table: number, folder, data, selector, differences, length."""
     configs = [config for _, config in runs.values()]
-    differing = [key for key in ANSWERS if any(config.get(key) != configs[0].get(key) for config in configs)]
-    shown = dict.fromkeys(["client_selection", *(key for key in differing if KINDS[key].default is not None)])
+    answers = [*ANSWERS, "devices"]
+    differing = [key for key in answers if any(config.get(key) != configs[0].get(key) for config in configs)]
+    shown = dict.fromkeys(["client_selection", *differing])
+    sizes, deadlines = (len({repr(config.get(key)) for config in configs}) > 1 for key in ("cohort_size", "deadline"))
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
-        parts = ", ".join(describe_component(key, config[key]) for key in shown if config.get(key) is not None)
-        about = f"{config['data']['name']}, {parts}, {history.rounds} rounds"
+        parts = [describe_answer(key, config.get(key)) for key in shown]
+        parts += [f"cohort_size={config['cohort_size']}"] if sizes else []
+        parts += [f"deadline={config['deadline']}"] if deadlines else []
+        about = ", ".join([config["data"]["name"], *parts, f"{history.rounds} rounds"])
         seeds = format_count(len(history.seeds), "seed")
         if history.diverged.any():
             seeds = say_diverged(summarize(history)["diverged"])
         yield f"{number}: {name}, {about}, {seeds}"
+
+
+def describe_answer(key: str, given: Any) -> str:
+    """Returns a run's component, or that it has none of the kind: devices, deadline, volatility and the like."""
+    return f"no {key.replace('_', ' ')}" if given is None else describe_component(key, given)
 
 
 def list_faults(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
