@@ -88,7 +88,7 @@ def operations(folder: str) -> tuple[collections.Counter, collections.Counter]:
 
 
 def moved(experiment: fs.Experiment, data: Any) -> float:
-    """Returns the fewest bytes that a round must move, if all clients are equally likely to train.
+    """Returns the bytes of examples and models that a round moves, if all clients are equally likely to train.
 
     They are each client's rows as stored and its parameters, read once per step, its parameters written once per step,
     and a score of every client.

@@ -247,7 +247,8 @@ def list_parts(value: Any) -> list[Any]:
         return list_parts_of_function(value)
     wrapped = getattr(value, "__wrapped__", None)
     if callable(wrapped):  # and the rules of `jax.custom_vjp` and the like
-        return [wrapped, *(one for _, one in sorted(getattr(value, "__dict__", {}).items()) if inspect.isfunction(one))]
+        held = [one for _, one in sorted(getattr(value, "__dict__", {}).items()) if inspect.isfunction(one)]
+        return [wrapped, *(one for one in held if one is not wrapped)]
     if inspect.isroutine(value):
         return []
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

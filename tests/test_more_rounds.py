@@ -189,8 +189,27 @@ def test_a_trainer_of_ones_own_that_reads_the_number_of_rounds_says_so():
     task = fs.Task.on(fs.models.LogisticRegression(3), iris)
     run = fs.Experiment(task, local_training=Fading(0.1), cohort_size=2, rounds=1)
     fs.simulate(run, clients)  # it does not read it without momentum
-    with pytest.raises(ValueError, match=r"Fading.plan reads the number of rounds; its class must say so"):
-        fs.simulate(replace(run, local_training=Fading(0.1, momentum=0.5)), clients)
+    reads, tunes = Fading(0.1, momentum=0.5), {"evaluate_clients_every": 1}
+    held = fs.Federation(iris, fs.partition.Iid(clients=6), holdout=0.3)
+    for of, changed in ((clients, {"local_training": reads}), (held, {"fine_tuning": reads, **tunes})):
+        with pytest.raises(ValueError, match=r"Fading.plan reads the number of rounds; its class must say so"):
+            fs.simulate(replace(run, **changed), of)
+
+
+class Asks(fs.ClientSelector):
+    """Holds a trainer, which has no `candidates`."""
+
+    trainer: SGD = SGD(0.1)
+
+    def select(self, key, state, ctx):
+        return fs.client_selection.top_m(key, ctx.num_examples + 0.0, ctx.available, ctx.m)
+
+
+def test_a_selector_that_holds_a_trainer_is_asked_for_its_own_methods():
+    iris = fs.load("iris")
+    task = fs.Task.on(fs.models.LogisticRegression(3), iris)
+    run = fs.Experiment(task, client_selection=Asks(), cohort_size=2, rounds=1)
+    assert fs.simulate(run, fs.Federation(iris, fs.partition.Iid(clients=6))).rounds == 1
 
 
 def test_a_sweep_with_its_axes_in_another_order_is_another_one(sweeps):

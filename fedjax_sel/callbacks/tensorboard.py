@@ -23,7 +23,8 @@ class TensorBoard:
     them from its first round, so that none appears twice.
 
     Attributes:
-      folder: of the run, which contains `tensorboard/`.
+      folder: of the run, which contains `tensorboard/`; None: the working directory, with a folder in `tensorboard/`
+        for each run that begins.
 
     Raises:
       ValueError: tensorboardX is not installed.
@@ -52,7 +53,7 @@ class TensorBoard:
 
         events = messages()
         self._files, self._written = [], 0
-        own = "" if self.folder else name_run(None, "tensorboard/id", history)
+        own = "" if self.folder is not None else name_run(None, "tensorboard/id", history)
         for seed in history.seeds:
             inside = locate(self.folder) / "tensorboard" / own / f"seed-{seed}"
             inside.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ class WandB:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
       mode: `"online"` sends every chunk (after `wandb login`), `"offline"` keeps files, `"disabled"` does nothing.
-      folder: of the run, which contains `wandb/`.
+      folder: of the run, which contains `wandb/`; None: the working directory, and each run that begins is another one.
       config: what the run was built from.
 
     Raises:

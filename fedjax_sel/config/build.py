@@ -186,7 +186,7 @@ def load_source(config: dict[str, Any]) -> Any:
     return make_dataset(name, make, given)
 
 
-OTHER_DATA = "the same configuration would have other examples each time; draw from np.random.default_rng(seed)"
+OTHER_DATA = "the same configuration may have other examples each time; draw from np.random.default_rng(seed)"
 
 
 def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:

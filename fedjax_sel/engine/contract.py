@@ -41,26 +41,33 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Turn, Undeclared
 Told = TypeVar("Told", Context, Turn)
 
 
-def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
-    """Returns what a method is told in a round, without the number of rounds if the user's class does not declare it.
+def hide_number(strategy: Strategy, method: str, rounds: Any) -> Any:
+    """Returns the number of rounds, or what takes its place if the user's class does not declare that it reads it.
 
     Otherwise a finished run of it could be given more rounds, and would not be the run that had them from the start.
 
     Args:
       strategy: whose method is called.
-      method: its name; one that a class inherits from the library may read all.
-      told: the context or the turn.
+      method: its name; one that a class inherits from the library may read it.
+      rounds: the number.
     """
-    while is_of_library(strategy, method) and isinstance(inner := find_wrapped(strategy), Strategy):
+    while is_of_library(strategy, method) and isinstance(inner := find_wrapped(strategy, method), Strategy):
         strategy = inner
     if strategy.uses_rounds or is_of_library(strategy, method):
-        return told
-    return told.replace(rounds=Undeclared(f"{type(strategy).__name__}.{method}"))
+        return rounds
+    return Undeclared(f"{type(strategy).__name__}.{method}")
 
 
-def find_wrapped(strategy: Strategy) -> Any:
-    """Returns the selector or trainer that a strategy wraps; None if it wraps none."""
-    return getattr(strategy, "selector", None) or getattr(strategy, "trainer", None)
+def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
+    """Returns what a method is told in a round, the context or the turn, with its number of rounds as `hide_number`."""
+    rounds = hide_number(strategy, method, told.rounds)
+    return told if rounds is told.rounds else told.replace(rounds=rounds)
+
+
+def find_wrapped(strategy: Strategy, method: str) -> Any:
+    """Returns the selector or trainer with a method of this name that a strategy wraps; None if it wraps none."""
+    held = (getattr(strategy, name, None) for name in ("selector", "trainer"))
+    return next((one for one in held if hasattr(type(one), method)), None)
 
 
 def is_of_library(strategy: Strategy, method: str) -> bool:

@@ -31,6 +31,11 @@ PATIENCE = 600
 
 BARRIERS = itertools.count()
 
+OTHER_RUN = (
+    "the processes were started with different runs (settings, seeds, data or code); start all of them with the same "
+    "command, versions and files"
+)
+
 
 def init_distributed(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
     """Makes this process one of several that run one program; must be called before anything else in JAX.
@@ -190,14 +195,16 @@ def check_same(number: int) -> None:
         )
 
 
-def check_same_run(mark: str) -> None:
-    """Raises `ValueError` if the processes have different runs; `mark` is any text that tells this process's run."""
+def check_same_run(mark: str, said: str = OTHER_RUN) -> None:
+    """Raises `ValueError` if the processes have different runs; `mark` is any text that tells this process's run.
+
+    Args:
+      mark: the text.
+      said: the message.
+    """
     number = int(hashlib.sha256(mark.encode()).hexdigest()[:7], 16)  # what an Int32 can hold
     if max_over_processes(number) != -max_over_processes(-number):
-        raise ValueError(
-            "the processes were started with different runs (settings, seeds, data or code); start all of them with "
-            "the same command, versions and files"
-        )
+        raise ValueError(said)
 
 
 def exit_process(code: int) -> None:

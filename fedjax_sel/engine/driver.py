@@ -48,6 +48,11 @@ from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 from fedjax_sel.types import Variables
 
+DRAWN_APART = (
+    "the processes begin with different states: their processors round differently, or what a strategy does before "
+    "round 0 differs from process to process; run them on machines of one kind"
+)
+
 LONG = 30.0
 """Least seconds before round 0 that are kept, by a checkpoint of the state before it."""
 
@@ -116,8 +121,10 @@ def sweep(
         wait_for_all()
         check_same_run(f"{mark_at(program.first.rounds)} {program.length} {program.examples_on}")
     point, upfront = begin_or_resume(program, how, mark_at)
-    if is_distributed():  # each process has computed it alone
-        check_same_run(digest({name: to_host(leaf) for name, leaf in leaves(point.state)}))
+    if is_distributed():  # each process has read or computed it alone
+        wait_for_all()
+        check_same(point.round)
+        check_same_run(digest({name: to_host(leaf) for name, leaf in leaves(point.state)}), DRAWN_APART)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
     memory = {}
@@ -125,7 +132,7 @@ def sweep(
         warn_native_convolutions(program.first.task, drawn[0].like)
         program, memory["memory"] = program.settle_program(point.state, how.memory, how.examples_on)
     about = describe(program, drawn[0]) | memory
-    rates = [rates_of(experiment, drawn[0]) for experiment in experiments for _ in seeds]
+    rates = [one for experiment in experiments for one in [rates_of(experiment, drawn[0])] * len(seeds)]
     recorder = Recorder(program, rates, upfront)
     history = run_rounds(program, point, recorder, about, how, mark_at(program.first.rounds), began)
     histories = split_history(history, len(experiments))
@@ -283,21 +290,24 @@ def restore_point(
     if point is None or not point.ended:
         return point
     check_more_rounds(first.parts, point.round, first.rounds)
-    check_last_evaluation(program, point)
+    check_late_ends(program, point)
     return replace(point, measured=forget_evaluations(point.measured, first))
 
 
-def check_last_evaluation(program: Program, point: Point) -> None:
-    """Raises `ValueError` if a run's last evaluation, which it makes only at its end, ended a seed."""
-    alive, last = point.measured.get("alive"), point.round - 1
-    if alive is None or bool(is_due(program.first, np.asarray(last))):
+def check_late_ends(program: Program, point: Point) -> None:
+    """Raises `ValueError` if a seed ended in a round that a run evaluated only because its end was near.
+
+    What ended it may be a loss on the test examples that a longer run does not measure.
+    """
+    if "alive" not in point.measured:
         return
-    alive = alive.astype(bool)
-    ended = ~alive[:, last] & (alive[:, last - 1] if last else True)
-    if ended[: program.count].any():
-        seed = program.seeds[int(np.argmax(ended))]
+    alive = point.measured["alive"][: program.count].astype(bool)
+    ended = ~alive & np.concatenate([np.ones((len(alive), 1), bool), alive[:, :-1]], axis=1)
+    rounds = np.arange(alive.shape[1])
+    late = (rounds >= point.round - program.first.evaluate_last) & ~np.asarray(is_due(program.first, rounds))
+    for seed, round in np.argwhere(ended & late).tolist():
         raise ValueError(
-            f"seed {seed} ended in the evaluation after round {point.round}, the last, which a run of "
+            f"seed {program.seeds[seed]} ended in round {round + 1}, perhaps in an evaluation that a run of "
             f"{program.first.rounds} rounds does not make; run it anew in another folder"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,9 @@ from fedjax_sel.engine.personal import own_model
 from fedjax_sel.engine.signals import find_shift, sum_by_client
 from fedjax_sel.task import Accuracy, Task
 from fedjax_sel.types import PRNGKey, Variables
+
+SORTED_TOGETHER = 32
+"""Clients whose examples, padded to the most that a client has, are sorted side by side for metrics by ranks."""
 
 
 def evaluate(
@@ -109,7 +113,8 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
     sums = jax.tree.map(add_up, each)
     found = jax.vmap(task.compute_metrics)(sums, jnp.maximum(count, 1))
     if whole:
-        found |= layout.over_clients(reduce, jnp.arange(data.num_clients))
+        in_blocks = layout if layout.clients else replace(layout, clients=SORTED_TOGETHER)
+        found |= in_blocks.over_clients(reduce, jnp.arange(data.num_clients))
     found["loss"] = hide_nan(found["loss"])
     return {name: jnp.where(expand(count > 0, found[name]), found[name], jnp.nan) for name in names}
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from fedjax_sel.data.federated import Examples, FederatedData
+from fedjax_sel.engine.contract import hide_number
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.task import Task
@@ -71,7 +72,8 @@ def fine_tune(
     """Returns a client's model after training on its own training examples with `fine_tuning`."""
     trainer: Any = experiment.fine_tuning
     examples = Examples(data, *data.examples_of(client)).fetch()
-    plan = partial(trainer.plan, longest=data.longest, round=t, rounds=jnp.asarray(experiment.rounds))
+    rounds = hide_number(trainer, "plan", jnp.asarray(experiment.rounds))
+    plan = partial(trainer.plan, longest=data.longest, round=t, rounds=rounds)
     key = key_for(seed, Purpose.FINE_TUNE, t, client)
     most = plan(data.num_examples).steps.max()  # one bound for all clients, so that they stay side by side
     mine = plan(data.num_examples[client])

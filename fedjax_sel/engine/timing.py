@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
-from fedjax_sel.engine.contract import check_array, check_plan, hide_rounds
+from fedjax_sel.engine.contract import check_array, check_plan, hide_number
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -47,8 +47,7 @@ def plan_steps(
 ) -> Plan:
     """Returns what clients with so many examples do in a round; `limits` are `max_steps` of the trainer's `plan`."""
     trainer = experiment.local_training
-    rounds = hide_rounds(trainer, "plan", ctx).rounds
-    return trainer.plan(num_examples, data.longest, ctx.round, rounds, **limits)
+    return trainer.plan(num_examples, data.longest, ctx.round, hide_number(trainer, "plan", ctx.rounds), **limits)
 
 
 def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:

@@ -266,7 +266,8 @@ def finish(federation: str, selector: str, history: History, place: Path) -> Cel
 def tell_failure(federation: str, selector: str, error: Exception) -> Cell:
     """Returns the cell of a selector that raised an error: left out if it does not fit the federation, else failed."""
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError | FileNotFoundError) and not isinstance(error, OwnCodeError):
+    mistaken = isinstance(error, OwnCodeError) and not isinstance(error.__cause__, ValueError)
+    if isinstance(error, ValueError | FileNotFoundError) and not mistaken:
         return Cell(federation, selector, LEFT_OUT, text)
     return Cell(federation, selector, FAILED, f"{type(error).__name__}: {text}")
 

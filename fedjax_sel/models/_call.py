@@ -168,25 +168,33 @@ def apply_model(
 
 def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = None) -> dict[str, Any]:
     """Returns the keyword arguments that tell a model whether it trains, and which examples count."""
-    parameters = signature_of(model).parameters
-    options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in parameters}
+    parameters, fields = signature_of(model).parameters, find_called(model)
+    options: dict[str, Any] = {
+        name: value is train
+        for name, value in MODES.items()
+        if name in parameters and not isinstance(getattr(fields, name, None), bool)  # a layer of Flax takes one of both
+    }
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         options["train"] = train
     return options if mask is None else {**options, "mask": mask}
 
 
 def takes_mask(model: Any) -> bool:
-    """Returns whether a model's call takes `mask`, which of the examples count."""
-    return "mask" in signature_of(model).parameters
+    """Returns whether a model's call takes `mask`, which of the examples count; not that of each number, as Flax's."""
+    return "mask" in signature_of(model).parameters and not isinstance(find_called(model), nn.BatchNorm)
 
 
 def signature_of(model: Any) -> inspect.Signature:
     """Returns the signature of a model's call; a container has that of the module or first layer that it holds."""
+    called = find_called(model)
+    return inspect.signature(called.apply if isinstance(called, ModelAdapter) else called)
+
+
+def find_called(model: Any) -> Any:
+    """Returns what gets a model's keyword arguments: of a container, the module or first layer that it holds."""
     if isinstance(model, FastConvolutions):
-        return signature_of(model.module)
-    if isinstance(model, nn.Sequential):  # passes its keyword arguments to the first layer
-        return signature_of(model.layers[0])
-    return inspect.signature(model.apply if isinstance(model, ModelAdapter) else model)
+        return find_called(model.module)
+    return find_called(model.layers[0]) if isinstance(model, nn.Sequential) else model
 
 
 def check_call(model: Model) -> None:
@@ -292,17 +300,17 @@ def evaluate_fields(module: nn.Module) -> Iterator[None]:
             object.__setattr__(module, name, value)
 
 
-def list_flat_batch_norms(model: Model, x: Any) -> list[str]:
+def list_flat_batch_norms(model: Model, x: Any, **options: Any) -> list[tuple[str, ...]]:
     """Returns the paths of the `flax.linen.BatchNorm` layers that normalise over examples alone, called with `x`."""
-    found: dict[str, None] = {}
+    found: dict[tuple[str, ...], None] = {}
 
     def note(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
         if isinstance(context.module, nn.BatchNorm) and (args[0] if args else kwargs["x"]).ndim == 2:
-            found["/".join(context.module.path)] = None
+            found[context.module.path] = None
         return layer(*args, **kwargs)
 
     with nn.intercept_methods(note):
-        jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x), x)
+        jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x, **options), x)
     return list(found)
 
 

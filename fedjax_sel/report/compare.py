@@ -87,8 +87,8 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     sizes, deadlines = (len({repr(config.get(key)) for config in configs}) > 1 for key in ("cohort_size", "deadline"))
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
         parts = [describe_answer(key, config.get(key)) for key in shown]
-        parts += [f"cohort_size={config['cohort_size']}"] if sizes else []
-        parts += [f"deadline={config['deadline']}"] if deadlines else []
+        parts += [f"cohort_size={config.get('cohort_size')}"] if sizes else []
+        parts += [f"deadline={config.get('deadline')}"] if deadlines else []
         about = ", ".join([config["data"]["name"], *parts, f"{history.rounds} rounds"])
         seeds = format_count(len(history.seeds), "seed")
         if history.diverged.any():
@@ -97,7 +97,7 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
 
 
 def describe_answer(key: str, given: Any) -> str:
-    """Returns a run's component, or that it has none of the kind: devices, deadline, volatility and the like."""
+    """Returns a run's component, or that it has none of the kind: devices, volatility and the like."""
     return f"no {key.replace('_', ' ')}" if given is None else describe_component(key, given)
 
 

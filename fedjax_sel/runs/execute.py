@@ -71,6 +71,7 @@ def execute(
       SystemExit: a signal ended the run; the code is 128 + its number, and completed rounds are kept.
     """
     finished = layout.check(place, config) == "finished"
+    wait_for_all()
     check_same(finished)
     if finished:
         return layout.read(place)[0]

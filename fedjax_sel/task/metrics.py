@@ -23,11 +23,14 @@ class Metric(Pytree, ABC):
 
     Attributes:
       targets: the kinds of targets that it applies to (`types.TARGETS`); empty: any.
-      needs_all: whether `reduce` computes it from the values of all examples, not from their sums alone.
     """
 
     targets: ClassVar[tuple[str, ...]] = ()
-    needs_all: ClassVar[bool] = False
+
+    @property
+    def needs_all(self) -> bool:
+        """Returns whether it has a `reduce` of its own, and is computed from all values, not from their sums alone."""
+        return type(self).reduce is not Metric.reduce
 
     @property
     def higher_is_better(self) -> bool | None:
@@ -238,7 +241,6 @@ class AUC(Metric):
     """
 
     targets: ClassVar[tuple[str, ...]] = ("classes", "multilabel")
-    needs_all: ClassVar[bool] = True
 
     average: str = static(default="macro", choices=["macro", "none"])
 
@@ -319,7 +321,6 @@ class R2(Metric):
     """
 
     targets: ClassVar[tuple[str, ...]] = ("continuous",)
-    needs_all: ClassVar[bool] = True
 
     def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> dict[str, Float[Array, "b k"]]:
         """Returns the squared error, and the target."""

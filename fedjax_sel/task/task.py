@@ -389,11 +389,13 @@ class Task(Pytree):
         return {name: compute(known[name], value) for name, value in values.items()}
 
     def list_flat_batch_norms(self, x: Rows) -> list[str]:
-        """Returns the model's layers that normalise features over the examples of a batch alone; `x` as stored."""
+        """Returns the trained layers that normalise features over the examples of a batch alone; `x` as stored."""
         if not self.split(self.shapes(x))[1]:
             return []
         kind = x.dtype if self.raw else jnp.float32
-        return list_flat_batch_norms(self.model, jax.ShapeDtypeStruct((2, *x.shape[1:]), kind))
+        like = jax.ShapeDtypeStruct((2, *x.shape[1:]), kind)
+        found = list_flat_batch_norms(self.model, like, **self.frozen.model_options)
+        return ["/".join(path) or "the model" for path in found if not self.frozen.is_frozen(path)]
 
     def is_better_higher(self, name: str) -> bool | None:
         """Returns whether higher values of a metric are better, by its name in a history; None: nobody has said so."""

@@ -56,7 +56,7 @@ class Server:
     """What a tracking server remembers, in MLflow's place: runs by their tags, with their metrics."""
 
     def __init__(self):
-        self.runs = {}
+        self.runs, self.tags = {}, {}
 
     def MlflowClient(self, tracking_uri):
         return self
@@ -81,7 +81,7 @@ class Server:
         self.runs[run][1].extend([*((name, value, 0, 0) for name, value in params), *metrics])
 
     def set_tag(self, run, name, value):
-        pass
+        self.tags.setdefault(run, {})[name] = value
 
     def set_terminated(self, run):
         pass
@@ -109,7 +109,9 @@ def test_in_python_every_run_that_begins_is_another_one(small, tmp_path, monkeyp
 
 
 def test_the_number_of_rounds_which_may_grow_is_no_parameter(small, tmp_path, server):
-    small.run(tmp_path / "run", {"mlflow": {"uri": "http://server"}}, seeds=1, rounds=2)
+    for rounds in (2, 4):
+        small.run(tmp_path / "run", {"mlflow": {"uri": "http://server"}}, seeds=1, rounds=rounds)
+        assert server.tags == {"run 0": {"rounds": str(rounds)}}
     ((_, given),) = server.runs.values()
     assert "cohort_size" in {one[0] for one in given}
     assert "rounds" not in {one[0] for one in given}

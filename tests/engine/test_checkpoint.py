@@ -363,14 +363,17 @@ class FarAway(nn.Module):
         return jnp.where(jnp.abs(x).max() > 100, jnp.nan, 1.0) * nn.Dense(3)(x)
 
 
-def test_a_seed_that_an_evaluation_ended_which_only_the_shorter_run_makes_is_not_given_more_rounds(data, tmp_path):
+@pytest.mark.parametrize(("last", "round"), [(1, 3), (2, 2)])
+def test_a_seed_that_an_evaluation_ended_which_only_the_shorter_run_makes_is_not_given_more_rounds(
+    last, round, tmp_path
+):
     iris = sources.load("iris")
     far = dataset("far", iris.x, iris.y, test=(1000 * iris.test_x, iris.test_y))
     clients = Federation(far, Iid(clients=12))
-    run = Experiment(Task(FarAway()), cohort_size=3, rounds=3, evaluate_every=4)
+    run = Experiment(Task(FarAway()), cohort_size=3, rounds=3, evaluate_every=8, evaluate_last=last)
     with pytest.warns(UserWarning, match="1 of 1 seed diverged"):
         simulate(run, clients, chunk=1, checkpoints=Checkpoints(tmp_path))
-    with pytest.raises(ValueError, match=r"seed 0 ended in the evaluation after round 3, the last, which a run of 7"):
+    with pytest.raises(ValueError, match=rf"seed 0 ended in round {round}, perhaps in an evaluation that a run of 7"):
         simulate(replace(run, rounds=7), clients, chunk=1, checkpoints=Checkpoints(tmp_path))
 
 

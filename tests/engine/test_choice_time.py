@@ -53,7 +53,7 @@ def test_stand_ins_have_the_shapes_of_a_rounds_signals_and_are_no_constants():
     run = make_run({"name": "power_of_choice", "d": 4})
     data = jax.tree.map(jnp.asarray, run.data.draw(0))
     seed = choice_time.make_key(0)
-    states, _ = choice_time.init_runs([run.experiment], [data], seed[None], choice_time.LAYOUT)
-    before, signals = choice_time.draw_signals(run.experiment, data, seed, jax.tree.map(lambda x: x[0], states))
+    state = choice_time.init_run(run.experiment, data, seed, choice_time.ONE_BY_ONE)
+    before, signals = choice_time.draw_signals(run.experiment, data, seed, state)
     assert set(before) == set(signals) == {"loss"}
     assert len(np.unique(before["loss"])) == len(before["loss"])

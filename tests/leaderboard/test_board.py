@@ -16,12 +16,13 @@ from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard, timing
-from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, finish, run_cell
+from fedjax_sel.leaderboard.cells import FAILED, LEFT_OUT, Cell, Workbench, configure, finish, run_cell, tell_failure
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
 from fedjax_sel.leaderboard.selectors import VARIANTS, Competitor
 from fedjax_sel.leaderboard.tables import tabulate_remarks
 from fedjax_sel.leaderboard.tuning import TRIALS, find_best, list_trials
+from fedjax_sel.mistakes import OwnCodeError, name_own_code
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
 
@@ -184,6 +185,16 @@ def test_a_selector_without_the_devices_it_needs_is_left_out_and_so_are_data_tha
     assert (cell.status, "devices" in cell.reason) == (LEFT_OUT, True)
     needs = run_cell(bare, SELECTORS["lefl"], bench, tmp_path, console)
     assert needs.reason == "lefl needs public examples, and bare has none"
+
+
+def test_a_selector_that_refuses_a_federation_is_left_out_and_one_with_a_mistake_has_failed():
+    def raise_in_own_code(error):
+        raise error
+
+    for raised, status in ((ValueError("needs devices"), LEFT_OUT), (TypeError("no such sum"), FAILED)):
+        with pytest.raises(OwnCodeError) as caught, name_own_code():
+            raise_in_own_code(raised)
+        assert tell_failure("digits", "mine.py:Mine", caught.value).status == status
 
 
 def test_every_selector_of_the_library_has_its_place():

@@ -362,6 +362,14 @@ def test_batch_statistics_by_flaxs_own_argument_are_those_of_training():
     np.testing.assert_allclose(jax.tree.leaves(after["batch_stats"])[0], 0.01 * 5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [nn.BatchNorm(use_running_average=False), nn.Dropout(0.5, deterministic=True)])
+def test_a_layer_of_flax_that_is_told_by_its_field_is_not_told_again(first):
+    task = Task(nn.Sequential((first, nn.Dense(3))))
+    batch = Batch(jnp.ones((4, 2)), jnp.zeros(4, int), jnp.ones(4, bool))
+    losses, _ = task.training_losses(task.init(jax.random.key(0), batch.x), batch, jax.random.key(1))
+    assert np.isfinite(losses).all()
+
+
 def test_outputs_of_16_bits_are_widened():
     task = Task(nn.Dense(3, dtype=jnp.bfloat16))
     variables = task.init(jax.random.key(0), jnp.zeros((1, 2)))

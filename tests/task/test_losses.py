@@ -166,6 +166,17 @@ def test_an_area_is_that_of_scikit_learn_however_near_or_far_the_scores(shift, s
     np.testing.assert_allclose(found, oracle.roc_auc_score(labels, scores), rtol=2e-6)
 
 
+def test_a_metric_with_a_reduce_of_its_own_needs_all_values():
+    class Last(metrics.Metric):
+        def measure(self, outputs, targets):
+            return outputs[:, 0]
+
+        def reduce(self, values, mask=None):
+            return values[-1]
+
+    assert [one.needs_all for one in (Last(), metrics.AUC(), metrics.R2(), metrics.F1())] == [True, True, True, False]
+
+
 def test_two_classes_have_the_one_area_of_their_difference():
     expected = oracle.roc_auc_score(np.asarray(Y) % 2, np.asarray(LOGITS[:, 1] - LOGITS[:, 0]))
     np.testing.assert_allclose(value(metrics.AUC("none"), LOGITS[:, :2], Y % 2), expected, rtol=1e-6)

@@ -72,7 +72,7 @@ def execute_sweep(
         elif unused := list_unused(place, work):
             say(
                 f"nothing goes on from {len(unused)} checkpoints in {place}, of programs that were divided otherwise, "
-                "as by another --memory: what they hold is run again"
+                "as by another --memory: combinations that are not finished begin again"
             )
         layout.create(place, grid)
         for number, block in enumerate(work, start=1):
