@@ -124,9 +124,8 @@ and four times as high, which is not measured.
 SMALL_STEP = 5e7
 """Floating-point operations of a step up to which stacking clients and seeds is faster on a CPU.
 
-On two cores as two devices, three measurements by `python -m benchmarks --only layouts`, each on another machine, had
-scanning at 0.8 to 1.4 times the time of stacking at 5e5 (logistic regression, 784 features, B = 10), and at 0.9 to 1.2
-at 2e7 (784-64-30-10, B = 64): within the scatter. As one device, scanning took 1.2 to 1.7 and 1.2 to 1.3 times as long
-there. Larger steps are scanned: at 1e9 (`pfl-cifar`, two clients per core) stacking took 0.8 to 2.6 times as long, and
-more memory.
+On two cores as two devices, scanning took 0.8 to 1.4 times as long as stacking at 5e5 (logistic regression, 784
+features, B = 10), and 0.9 to 1.2 times at 2e7 (784-64-30-10, B = 64), in three measurements by `python -m benchmarks
+--only layouts`: within the scatter. As one device, it took 1.2 to 1.7 and 1.2 to 1.3 times as long. Larger steps are
+scanned: at 1e9 (`pfl-cifar`, two clients per core) stacking took 0.8 to 2.6 times as long, and more memory.
 """

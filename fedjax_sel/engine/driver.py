@@ -215,7 +215,6 @@ def run_rounds(
     recorder.restore(point.measured)
     history = recorder.write(about)
     wait_for_all()
-    check_same(first)
     shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
     tell(how.callbacks, "on_train_begin", history)
     # A callback may have ended the run, which was then killed before the end was recorded: end it again here.

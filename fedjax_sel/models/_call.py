@@ -305,7 +305,8 @@ def list_flat_batch_norms(model: Model, x: Any, **options: Any) -> list[tuple[st
     found: dict[tuple[str, ...], None] = {}
 
     def note(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
-        if isinstance(context.module, nn.BatchNorm) and (args[0] if args else kwargs["x"]).ndim == 2:
+        normalises = isinstance(context.module, nn.BatchNorm) and context.method_name == "__call__"
+        if normalises and (args[0] if args else kwargs["x"]).ndim == 2:
             found[context.module.path] = None
         return layer(*args, **kwargs)
 
