@@ -159,7 +159,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     done = call(*asked)
     assert done.exit_code == 0, done.output
     assert "The run is in" in done.stdout
-    assert f"model=wide_resnet model.pretrained={source}" in done.stdout
+    assert f"model=wide_resnet model.depth=10 model.pretrained={source}" in done.stdout
     assert (source / pretrained.FILE).is_file()
     variables = pretrained.load(source)
     assert set(variables["params"]) == {"stem", "group1", "group2", "group3", "norm", "head"}

@@ -130,20 +130,8 @@ def everything(
     """
     from rich.table import Table
 
-    from fedjax_sel import papers
-    from fedjax_sel.report.explain import find_choices
-
-    console, found, asked = Console(), [], (word or "").lower()
-    named = [(name, papers.load(name).title) for name in papers.available()]
-    if asked not in ("paper", "papers"):
-        named = [line for line in named if asked in " ".join(line).lower()]
-        try:
-            found = find_choices(word)
-        except ValueError:
-            if not named:
-                raise
-    found += [("reproduce PAPER", named)] if named else []
-    for key, lines in found:
+    console = Console()
+    for key, lines in find_lists(word):
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
@@ -152,6 +140,29 @@ def everything(
             table.add_row(*map(Text, line))
         console.print(table)
         console.print()
+
+
+def find_lists(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns all lists, those that a word names, or what contains it; papers are loaded only if they can be in it."""
+    from fedjax_sel import papers
+    from fedjax_sel.report.catalogue import list_choices
+    from fedjax_sel.report.explain import find_entries, find_kinds
+
+    asked = (word or "").lower()
+    every = asked in ("", "paper", "papers")
+    if not every and (found := find_kinds(asked)):
+        return found
+    named = [(name, papers.load(name).title) for name in papers.available()]
+    named = [line for line in named if every or asked in " ".join(line).lower()]
+    of_papers = [("reproduce PAPER", named)] if named else []
+    if every:
+        return [*(() if asked else list_choices()), *of_papers]
+    try:
+        return [*find_entries(asked), *of_papers]
+    except ValueError:
+        if not named:
+            raise
+        return of_papers
 
 
 @command

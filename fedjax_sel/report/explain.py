@@ -205,23 +205,24 @@ PLURALS = ("selectors", "presets", "pretrained", "losses", "metrics")
 """What lists are called in the documentation, where that is not their key."""
 
 
-def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the lists of all components, or only those of the kind that a word names, or the lines that contain it.
+def find_kinds(word: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns the lists of the kind of component that a word names, which are none if it names no kind.
 
     A kind is named by its key, by its short form, or by either in the plural: `selectors`, `client_selection`, `model`.
-
-    Raises:
-      ValueError: no line contains the word.
     """
-    choices = list(list_choices())
-    if word is None:
-        return choices
     asked = word.lower().replace("-", "_")
     forms = {asked, asked.removesuffix("s"), asked.removesuffix("es"), re.sub("ies$", "y", asked)}
     keys = {config.translate_key(form) for form in forms} | forms | {LISTED[form] for form in forms & LISTED.keys()}
-    named = [(key, lines) for key, lines in choices if key in keys or key.lower() in keys]
-    if named:
-        return named
+    return [(key, lines) for key, lines in list_choices() if key in keys or key.lower() in keys]
+
+
+def find_entries(word: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns the components whose name or description contains a word, in lists by kind.
+
+    Raises:
+      ValueError: there are none.
+    """
+    asked, choices = word.lower().replace("-", "_"), list(list_choices())
     found = [
         (key, [line for line in lines if asked in line[0].lower() or word.lower() in line[1].lower()])
         for key, lines in choices
