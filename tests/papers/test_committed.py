@@ -334,6 +334,21 @@ def test_a_page_links_every_verdict_to_its_claim_and_leaves_none_out(page):
     assert len(re.findall(r"\b(?:reproduced|undecided|by\s+construction)\b", rest)) == UNLINKED[page]
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_first_page_counts_a_reports_verdicts(folder):
+    counts = {ours: dict.fromkeys(ORDER, 0) for ours in (False, True)}
+    for claim in read_summary(folder)["claims"]:
+        counts[claim["source"].startswith("ours")][claim["verdict"]] += 1
+    said = [f"{counts[False][one]}{f' + {counts[True][one]}' if counts[True][one] else ''}" for one in ORDER]
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| \[.+\]\(benchmarks/results/{folder}/report\.md\) \| (.+) \|$", page, flags=re.MULTILINE)
+    assert line.split(" | ") == said
+
+
+ORDER = ("reproduced", "not reproduced", "undecided", "by construction", "not judged at this scale")
+"""The verdicts, as the first page's table has them."""
+
+
 def test_claims_of_uacs_that_measures_alone_give_are_todays():
     histories = read_evidence(RESULTS / "uacs-full").histories
     again = [
