@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedjax_sel import config
+from fedjax_sel import config, types
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,6 +50,13 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
 def test_pages_to_learn_from_are_one_screen():
     lines = {page.name: page.read_text().count("\n") for page in (ROOT / "docs/learn").glob("*.md")}
     assert {name: count for name, count in lines.items() if count > 80} == {}
+
+
+def test_the_page_of_terms_has_the_axes_of_the_legend():
+    page = (ROOT / "docs" / "understand" / "terms.md").read_text(encoding="utf-8")
+    legend = set(re.findall(r"`(\w)`\s+(\w+(?: \w+)*)", types.__doc__ or ""))
+    assert set(re.findall(r"`(\w)` \| ([\w ]+?) \|", page)) == legend
+    assert len(legend) == 12
 
 
 @pytest.mark.parametrize(
