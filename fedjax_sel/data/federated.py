@@ -82,7 +82,28 @@ class FederatedData(Pytree):
         cell = owner[counts] * self.classes + np.asarray(self.y)[order[counts]]
         return np.bincount(cell, minlength=self.num_clients * self.classes).reshape(self.num_clients, self.classes)
 
-    def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
+    def count_examples(self, *, holdout: bool | Bool[Array, ""] = False) -> Int[Array, "N"]:
+        """Returns how many training examples each client has, or how many hold-out examples."""
+        return self.locate_examples(holdout=holdout)[1]
+
+    def locate_examples(
+        self, clients: Int[Array, "*k"] | None = None, *, holdout: bool | Bool[Array, ""] = False
+    ) -> tuple[Int[Array, "*k"], Int[Array, "*k"]]:
+        """Returns the position at which the examples of each of these clients begin, and how many it has.
+
+        Args:
+          clients: numbers of clients; None: all.
+          holdout: whether hold-out examples are meant instead of training examples.
+        """
+        arrays = (self.offset, self.num_examples, self.num_holdout)
+        start, count, held = arrays if clients is None else (take(array, clients) for array in arrays)
+        if isinstance(holdout, bool):
+            return (start + count, held) if holdout else (start, count)
+        return jnp.where(holdout, start + count, start), jnp.where(holdout, held, count)
+
+    def examples_of(
+        self, client: Int[Array, ""], *, holdout: bool | Bool[Array, ""] = False
+    ) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """Returns one client's examples as indices into `x`, and a mask of which of the `L` places are filled.
 
         The other places repeat its last example: masked or not, a NaN in another client's example would reach the
@@ -92,9 +113,7 @@ class FederatedData(Pytree):
           client: number of the client.
           holdout: whether to return its hold-out examples instead of its training examples.
         """
-        start, count = take(self.offset, client), take(self.num_examples, client)
-        if holdout:
-            start, count = start + count, take(self.num_holdout, client)
+        start, count = self.locate_examples(client, holdout=holdout)
         place = jnp.arange(self.longest)
         return take(self.order, start + jnp.minimum(place, jnp.maximum(count, 1) - 1)), place < count
 

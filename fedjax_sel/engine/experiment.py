@@ -132,6 +132,11 @@ class Experiment(Pytree):
         """Returns whether clients have models of their own, through personal parts or fine-tuning."""
         return bool(self.task.personal) or self.fine_tuning is not None
 
+    @property
+    def measures_holdout(self) -> bool:
+        """Whether signals are measured on clients' hold-out examples instead of their training examples."""
+        return self.signal_split == "holdout"
+
     def count_cohort(self, num_clients: int) -> int:
         """Returns `m` for `N` clients.
 

@@ -95,7 +95,7 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
     """
     each = layout.over_examples_of(lambda x, y: task.example_metrics(task.logits(variables, x), y), data)
     holdout = (data.num_holdout > 0).any()
-    count = jnp.where(holdout, data.num_holdout, data.num_examples).astype(jnp.float32)
+    count = data.count_examples(holdout=holdout).astype(jnp.float32)
 
     def add_up(value):
         value = value.astype(jnp.float32)
@@ -106,8 +106,7 @@ def evaluate_clients(task: Task, variables: Variables, data: FederatedData, layo
     names, whole = [*each], {name: each.pop(name) for name, metric in task.metrics.items() if metric.needs_all}
 
     def reduce(client: Int[Array, ""]) -> dict[str, Any]:
-        (index, mask), (apart, kept) = (data.examples_of(client, holdout=part) for part in (False, True))
-        index, mask = jnp.where(holdout, apart, index), jnp.where(holdout, kept, mask)
+        index, mask = data.examples_of(client, holdout=holdout)
         return task.reduce_metrics(jax.tree.map(lambda value: take(value, index), whole), mask)
 
     sums = jax.tree.map(add_up, each)

@@ -67,7 +67,7 @@ def probe(
                 replace(ctx, candidates=None),
                 layout,
                 key=key_for(own, Purpose.SIGNALS, ctx.round),
-                holdout=experiment.signal_split == "holdout",
+                holdout=experiment.measures_holdout,
             )
         has_model = asked & needs_model(signals)
         models_sent = (cohort.mask & ~has_model[cohort.client]).sum()

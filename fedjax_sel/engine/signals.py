@@ -49,7 +49,7 @@ def measure_before(
     signals = selector.signals().at("before")
     if not signals:
         return {}, jnp.zeros(ctx.num_clients, bool)
-    key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.signal_split == "holdout"
+    key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.measures_holdout
     on = (signals, experiment.task, state.variables, state.personal, data)
 
     def measure() -> Values:
@@ -89,7 +89,7 @@ def count_before(
       has_model: which clients are sent the model anyway.
     """
     signals = experiment.client_selection.signals()
-    count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    count = data.count_examples(holdout=experiment.measures_holdout)
     seconds, joules = time_signals(experiment, data, asked)
     return replace(
         empty_ledger(signals, devices=data.devices is not None),
@@ -228,9 +228,7 @@ def locate_examples(
     data: FederatedData, clients: Int[Array, "k"], *, holdout: bool = False
 ) -> tuple[Int[Array, "k"], Int[Array, "k"]]:
     """Returns where the examples of these clients begin in `data.order`, and how many there are; 0 of an empty slot."""
-    start, count = take(data.offset, clients), take(data.num_examples, clients)
-    if holdout:
-        start, count = start + count, take(data.num_holdout, clients)
+    start, count = data.locate_examples(clients, holdout=holdout)
     return start, jnp.where(clients >= 0, count, 0)
 
 
@@ -258,7 +256,7 @@ def average_by_client(
     value = widen(value)
     base = find_shift(value)
     total = sum_by_client(value - base, data, holdout=holdout)
-    count = expand(data.num_holdout if holdout else data.num_examples, total)
+    count = expand(data.count_examples(holdout=holdout), total)
     return jnp.where(count > 0, base + total / jnp.maximum(count, 1), 0)
 
 
@@ -277,10 +275,9 @@ def sum_by_client(
     value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool | Bool[Array, ""] = False
 ) -> Shaped[Array, "N ..."]:
     """Sums a value per example over each client's examples, its training or its hold-out examples."""
-    count = jnp.where(holdout, data.num_holdout, data.num_examples)
+    start, count = data.locate_examples(holdout=holdout)
     owner = jnp.minimum(data.owner, data.num_clients - 1)
-    first = jnp.where(holdout, data.offset + data.num_examples, data.offset)[owner]
-    place = jnp.arange(data.order.shape[0]) - first
+    place = jnp.arange(data.order.shape[0]) - start[owner]
     counts = (place >= 0) & (place < count[owner])
     value = jnp.where(expand(counts, value), value[data.order], 0)
     return jax.ops.segment_sum(value, data.owner, data.num_clients, indices_are_sorted=True, mode="drop")

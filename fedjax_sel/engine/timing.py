@@ -206,7 +206,7 @@ def time_signals(
     if data.devices is None:
         return None, None
     rates = rates_of(experiment, data)
-    count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    count = data.count_examples(holdout=experiment.measures_holdout)
     passed = total_passes(count, rates.before_passes)
     if rates.asked_public:
         passed += rates.asked_public
@@ -246,7 +246,7 @@ def training_flops(
     rates = rates_of(experiment, data)
     size = jnp.asarray(data.num_examples)[client]
     among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened
-    measured = jnp.asarray(data.num_holdout)[client] if experiment.signal_split == "holdout" else size
+    measured = jnp.asarray(data.count_examples(holdout=experiment.measures_holdout))[client]
     after = total_passes(measured, rates.trained_passes) + rates.trained_public
     return TurnFlops(
         looked=among * (rates.screening * rates.flops),

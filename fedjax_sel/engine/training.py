@@ -221,7 +221,7 @@ def train_member(
         sent = replace(update, delta=task.join(arrived, statistics))
         if not signals:
             return sent, ({}, kept)
-        holdout = experiment.signal_split == "holdout"
+        holdout = experiment.measures_holdout
         key_signals = key_for(seed, Purpose.TRAINED_SIGNALS, ctx.round, client)
         begun = merge_trees(state.variables, kept) if task.personal else state.variables
         args = (signals, task, data, mine, begun, update, sent, client, state.change, key_signals)
@@ -268,7 +268,7 @@ def count_training(experiment: Experiment, data: FederatedData, trained: Trained
     cohort, work = trained.selected, trained.work
     signals = experiment.client_selection.signals()
     seconds, joules = time_cohort(data, cohort, work)
-    held = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    held = data.count_examples(holdout=experiment.measures_holdout)
     return replace(
         empty_ledger(signals, devices=data.devices is not None),
         members=cohort.mask.sum(),

@@ -1,3 +1,4 @@
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,6 +47,20 @@ def test_the_hold_out_of_shuffled_rows_is_a_random_share():
     draws = [federate(toy(10), client, 1, holdout=0.3, rng=np.random.default_rng(s)).order[7:] for s in range(600)]
     chosen = np.bincount(np.concatenate(draws), minlength=10) / 600
     np.testing.assert_allclose(chosen, 0.3, atol=0.08)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_client_s_training_and_hold_out_examples_are_apart(traced):
+    data = federate(toy(9), np.array([1, 0, 1, 0, 1, -1, 1, 0, 1]), 2, holdout=0.4)  # clients of 3 and of 5
+    for holdout, own in ((False, [[1, 3], [0, 2, 4]]), (True, [[7], [6, 8]])):
+        flag = jnp.asarray(holdout) if traced else holdout
+        assert data.count_examples(holdout=flag).tolist() == [len(one) for one in own]
+        start, count = data.locate_examples(jnp.array([1, 0]), holdout=flag)
+        assert [data.order[s : s + c].tolist() for s, c in zip(start, count, strict=True)] == own[::-1]
+        for client, one in enumerate(own):
+            index, mask = data.examples_of(jnp.asarray(client), holdout=flag)
+            assert index.tolist() == one + one[-1:] * (data.longest - len(one))
+            assert mask.tolist() == [place < len(one) for place in range(data.longest)]
 
 
 def test_rows_are_shared_with_the_dataset():
