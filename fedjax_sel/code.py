@@ -30,7 +30,7 @@ import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
 
-from fedjax_sel.mistakes import FROM_KEY, LIBRARIES, PACKAGE, OwnCodeError
+from fedjax_sel.mistakes import FROM_KEY, OwnCodeError, is_library_file
 
 PLAIN = str | bytes | int | float | complex | None
 CONTAINERS = MutableMapping | MutableSequence | MutableSet | np.ndarray
@@ -137,7 +137,7 @@ def is_own(function: Any) -> bool:
     code = getattr(function, "__code__", None)
     place = "<string>" if code is None else code.co_filename
     generated = ("<string>", "<@")  # by dataclasses, by beartype
-    return not place.startswith((PACKAGE, *generated)) and not any(name in place for name in LIBRARIES)
+    return not place.startswith(generated) and not is_library_file(place)
 
 
 def is_own_class(cls: type) -> bool:
@@ -151,7 +151,7 @@ def is_own_module(name: str) -> bool:
     place = getattr(sys.modules.get(name) or sys.modules.get(package), "__file__", None)
     if package in sys.stdlib_module_names:
         return name == "__main__"
-    return place is None or not (place.startswith(PACKAGE) or any(library in place for library in LIBRARIES))
+    return place is None or not is_library_file(place)
 
 
 def list_methods(cls: type) -> Iterator[tuple[str, Any]]:

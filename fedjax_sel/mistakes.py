@@ -29,6 +29,16 @@ REMEDY = (
 )
 
 
+def is_library_file(path: str) -> bool:
+    """Returns whether a file of code belongs to this package, to another that is installed, or to Python."""
+    return path.startswith(PACKAGE) or any(name in path for name in LIBRARIES)
+
+
+def is_built_in(written: Any) -> bool:
+    """Returns whether a class or function is written in this package."""
+    return str(getattr(written, "__module__", "")).startswith("fedjax_sel.")
+
+
 class OwnCodeError(ValueError):
     """Raised for user code that cannot be compiled or does not fit its input."""
 
@@ -37,8 +47,7 @@ def find_frame(error: BaseException) -> traceback.FrameSummary | None:
     """Returns the innermost line of user code in an error's traceback; None if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         generated = frame.filename == "<string>" and frame.name.startswith("__")  # by dataclasses
-        is_library = frame.filename.startswith(PACKAGE) or any(name in frame.filename for name in LIBRARIES)
-        if not generated and not is_library:
+        if not generated and not is_library_file(frame.filename):
             return frame
     return None
 
@@ -222,8 +231,7 @@ class Guard:
 
     def _stand_in(self, seed: Any = None) -> np.random.Generator:
         drawn, caller = getattr(self._mine, "drawn", None), sys._getframe(1).f_code.co_filename
-        is_library = caller.startswith(PACKAGE) or any(name in caller for name in LIBRARIES)
-        if drawn is not None and seed is None and not is_library:
+        if drawn is not None and seed is None and not is_library_file(caller):
             raise OwnCodeError(drawn)
         return self._make(seed)
 

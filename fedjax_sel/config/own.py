@@ -15,7 +15,7 @@ from typing import Any
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config.marks import note_import
-from fedjax_sel.mistakes import LIBRARIES, describe, find_frame
+from fedjax_sel.mistakes import describe, find_frame, is_library_file
 
 FORMATS = ("npz", "tfds", "hf")
 """Prefixes before a colon that are data formats, not modules."""
@@ -134,7 +134,7 @@ def import_module(what: str, name: str) -> ModuleType:
 def check_stem(what: str, stem: str) -> None:
     """Raises `ValueError` if a user's file has the name of a module of Python, or of a library that is in use."""
     known = getattr(sys.modules.get(stem), "__file__", None) or ""
-    if stem in sys.stdlib_module_names or any(name in known for name in LIBRARIES):
+    if stem in sys.stdlib_module_names or is_library_file(known):
         raise ValueError(f"{what}: {stem} is a module of Python or of a library; give the file {stem}.py another name")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedjax_sel import protocols
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.mistakes import check_accepts
+from fedjax_sel.mistakes import check_accepts, is_built_in
 from fedjax_sel.protocols import (
     Aggregator,
     ClientSelector,
@@ -72,8 +72,7 @@ def find_wrapped(strategy: Strategy, method: str) -> Any:
 
 def is_of_library(strategy: Strategy, method: str) -> bool:
     """Returns whether a strategy's method is written in this library."""
-    module = getattr(getattr(type(strategy), method), "__module__", None) or ""
-    return module.startswith("fedjax_sel.")
+    return is_built_in(getattr(type(strategy), method))
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:

@@ -36,7 +36,7 @@ from fedjax_sel.engine.forgetting import forget_many_programs
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import ONE_BY_ONE
-from fedjax_sel.engine.ledger import rates_of
+from fedjax_sel.engine.ledger import find_rates
 from fedjax_sel.engine.mark import digest, digest_examples, mark_of
 from fedjax_sel.engine.metrics import complete_metrics, is_due
 from fedjax_sel.engine.program import Program, plan_program
@@ -132,7 +132,7 @@ def sweep(
         warn_native_convolutions(program.first.task, drawn[0].like)
         program, memory["memory"] = program.settle_program(point.state, how.memory, how.examples_on)
     about = describe(program, drawn[0]) | memory
-    rates = [one for experiment in experiments for one in [rates_of(experiment, drawn[0])] * len(seeds)]
+    rates = [one for experiment in experiments for one in [find_rates(experiment, drawn[0])] * len(seeds)]
     recorder = Recorder(program, rates, upfront)
     history = run_rounds(program, point, recorder, about, how, mark_at(program.first.rounds), began)
     histories = split_history(history, len(experiments))

@@ -20,12 +20,12 @@ from fedjax_sel.engine.contract import check_bits, check_init, hide_rounds, name
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import count_sent, limit_examples, limits_of, passes
+from fedjax_sel.engine.ledger import count_passes, count_sent, group_by_limit, limit_examples
 from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
+from fedjax_sel.mistakes import NOT_REPEATED, is_built_in, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
 from fedjax_sel.pytree import Range, jit, title
 from fedjax_sel.task import Task
@@ -196,8 +196,8 @@ def init_selector(
 
 def see_strategy(strategy: Strategy) -> AbstractContextManager[None]:
     """Points errors to the explanation of a strategy, or for a user's own to the page on writing one."""
-    is_own = not type(strategy).__module__.startswith("fedjax_sel.")
-    return see("docs/learn/own_selector.md" if is_own else f"`fedjax-sel explain {title(type(strategy))}`")
+    known = is_built_in(type(strategy))
+    return see(f"`fedjax-sel explain {title(type(strategy))}`" if known else "docs/learn/own_selector.md")
 
 
 def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
@@ -269,8 +269,8 @@ def charge_signals(
     model, size = BYTES * task.shared_parameters(data.like), jnp.asarray(data.num_examples)
     gradient = BYTES * task.gradient_parameters(data.like)
     passed = np.zeros(data.num_clients)
-    for limit, some in limits_of(signals.values()).items():
-        passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
+    for limit, some in group_by_limit(signals.values()).items():
+        passed += count_passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
     sent = sum(BYTES * (count_sent(one, "count_up", data.classes) or numbers[name]) for name, one in signals.items())
     return Upfront(
         flops=passed * task.flops(data.like),

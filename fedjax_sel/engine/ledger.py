@@ -34,7 +34,7 @@ ALL = "all"
 """The key in `signal_examples` and `measured_examples` of signals that pass all of a client's examples."""
 
 BY_LIMIT = {"signal_examples": "before", "measured_examples": "trained"}
-"""Counts of a ledger that are kept by `limits_of` the signals of a moment."""
+"""Counts of a ledger that are kept in the groups of `group_by_limit`, and the moment of their signals."""
 
 
 class Ledger(Pytree):
@@ -86,11 +86,12 @@ def empty_ledger(signals: Signals, *, devices: bool) -> Ledger:
     """
     none, no_time = jnp.zeros((), jnp.int32), jnp.zeros(()) if devices else None
     counts: dict[str, Any] = dict.fromkeys((field.name for field in fields(Ledger)), none)
-    counts |= {name: dict.fromkeys(limits_of(signals.at(moment).values()), none) for name, moment in BY_LIMIT.items()}
+    for name, moment in BY_LIMIT.items():
+        counts[name] = dict.fromkeys(group_by_limit(signals.at(moment).values()), none)
     return Ledger(**{**counts, "seconds": no_time, "joules": no_time})
 
 
-def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
+def group_by_limit(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
     """Groups signals by the most examples of a client that they pass (`Cost.max_examples`)."""
     out: dict[str, tuple[Signal, ...]] = {}
     for signal in signals:
@@ -103,14 +104,14 @@ def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
 def count_passed(
     signals: Iterable[Signal], count: Int[Array, "k"], share: Bool[Array, "k"] | Float[Array, "k"]
 ) -> dict[str, Int[Array, ""]]:
-    """Returns how many examples these signals pass in all, by `limits_of`.
+    """Returns how many examples these signals pass in all, by `group_by_limit`.
 
     Args:
       signals: of some moment.
       count: examples of each client.
       share: whether each is asked, or the share of its examples that it passes.
     """
-    return {limit: take_share(share, limit_examples(count, limit)).sum() for limit in limits_of(signals)}
+    return {limit: take_share(share, limit_examples(count, limit)).sum() for limit in group_by_limit(signals)}
 
 
 def take_share(share: Bool[Array, "k"] | Float[Array, "k"], count: Int[Array, "k"]) -> Int[Array, "k"]:
@@ -123,12 +124,12 @@ def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
     return count if limit == ALL else jnp.minimum(count, int(limit))
 
 
-def total_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[Array, "k"]:
-    """Returns the forward passes of clients with `count` examples each, if signals cost so many by `limits_of`."""
+def add_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[Array, "k"]:
+    """Returns the forward passes of clients with `count` examples each, if signals cost so many by `group_by_limit`."""
     return sum((per * limit_examples(count, limit) for limit, per in passes.items()), jnp.zeros(count.shape))
 
 
-def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
+def count_passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     """Returns the forward passes per example that these signals cost together.
 
     Example signals share their forward passes, and signals of the same gradient that gradient.
@@ -146,16 +147,6 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     return shared + max(of_gradient, default=0.0) + alone
 
 
-def of_public(signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Returns the signals that look at public examples."""
-    return tuple(s for s in signals if s.public)
-
-
-def of_own(signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Returns the signals that look at a client's own examples."""
-    return tuple(s for s in signals if not s.public)
-
-
 @dataclass(frozen=True)
 class Rates:
     """Unit costs of what a ledger counts.
@@ -168,11 +159,11 @@ class Rates:
       correction_down, correction_up: what a correction sends besides each model, as multiples of it.
       needs_model: whether a `before` signal needs the model.
       before_down, before_up: bytes of the `before` signals of one client.
-      before_passes: forward passes per example of the `before` signals, by `limits_of`.
+      before_passes: forward passes per example of the `before` signals, by `group_by_limit`.
       screening: forward passes for each example among which data selection chooses.
       choice_down, choice_up: bytes that data selection sends each member, and that each member reports.
       trained_down, trained_up: bytes of the `trained` signals of one member.
-      trained_passes: forward passes per example of the `trained` signals, by `limits_of`.
+      trained_passes: forward passes per example of the `trained` signals, by `group_by_limit`.
       asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
         signals.
       after_down, after_up: bytes of the `after` signals of one member.
@@ -211,8 +202,8 @@ class Rates:
 
     @property
     def upload(self) -> float:
-        """Bytes that a member sends if it uploads its update, without `extra_up`."""
-        return self.model + self.gradient * self.correction_up + self.after_up
+        """Bytes that a member sends if it uploads its update, with `extra_up`."""
+        return self.model + self.gradient * self.correction_up + self.after_up + self.extra_up
 
 
 def stack_rates(rates: Sequence[Rates]) -> Rates:
@@ -229,7 +220,7 @@ def stack_rates(rates: Sequence[Rates]) -> Rates:
     return Rates(**{one.name: stack([getattr(of, one.name) for of in rates]) for one in fields(Rates)})
 
 
-def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
+def find_rates(experiment: Experiment, data: FederatedData) -> Rates:
     """Returns the unit costs of an experiment on such data."""
     x, num_public = data.like, 0 if data.public_x is None else len(data.public_x)
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
@@ -238,7 +229,11 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
     model, gradient = (float(BYTES * count) for count in (task.shared_parameters(x), task.gradient_parameters(x)))
 
     def passed(signals: Iterable[Signal]) -> dict[str, float]:
-        return {limit: passes(of_own(some), backward) for limit, some in limits_of(signals).items()}
+        groups = group_by_limit(signals).items()
+        return {limit: count_passes([s for s in some if not s.public], backward) for limit, some in groups}
+
+    def passed_public(signals: Iterable[Signal]) -> float:
+        return num_public * count_passes([s for s in signals if s.public], backward)
 
     def received(signals: Iterable[Signal]) -> float:
         return float(BYTES * sum(s.cost.down for s in signals))
@@ -257,14 +252,14 @@ def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
         before_down=received(before),
         before_up=sent(before),
         before_passes=passed(before),
-        screening=passes(experiment.data_selection.signals().values(), backward),
+        screening=count_passes(experiment.data_selection.signals().values(), backward),
         choice_down=float(BYTES * count_sent(experiment.data_selection, "count_down", classes)),
         choice_up=float(BYTES * count_sent(experiment.data_selection, "count_up", classes)),
         trained_down=received(trained),
         trained_up=sent(trained),
         trained_passes=passed(trained),
-        asked_public=num_public * passes(of_public(before), backward),
-        trained_public=num_public * passes(of_public(trained), backward),
+        asked_public=passed_public(before),
+        trained_public=passed_public(trained),
         after_down=received(after),
         after_up=sent(after),
     )
@@ -309,7 +304,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
     }
 
 
-def as_selection(priced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def count_as_selection(priced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the costs of a probe, all of which count as selection."""
     return {
         "selection_bytes_down": priced["bytes_down"] + priced["selection_bytes_down"],

@@ -19,7 +19,6 @@ from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.init import init_states, init_variables, selector_inputs, shape_example, shape_prepared
 from fedjax_sel.engine.keys import make_key
 from fedjax_sel.engine.layout import Layout, has_leading_axis
-from fedjax_sel.engine.ledger import of_public
 from fedjax_sel.engine.memory import DoesNotFit, check_kept, check_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState
@@ -153,7 +152,7 @@ class Program:
     def without_public_examples(self) -> Program:
         """Returns the program without public examples, unless signals after `init` still look at them."""
         signals = self.first.client_selection.signals()
-        if of_public([*signals.at("before").values(), *signals.at("trained").values()]):
+        if any(one.public for moment in ("before", "trained") for one in signals.at(moment).values()):
             return self
         drawn = [replace(one, public_x=None) for one in self.drawn]
         return replace(self, drawn=drawn, together=replace(self.together, public_x=None))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.engine.history import FAULT, History
-from fedjax_sel.engine.ledger import Rates, as_selection, price, stack_rates
+from fedjax_sel.engine.ledger import Rates, count_as_selection, price, stack_rates
 from fedjax_sel.engine.metrics import are_clients_due
 from fedjax_sel.engine.program import Program
 from fedjax_sel.engine.state import RoundRecord, unflatten_record
@@ -103,7 +103,7 @@ class Recorder:
             **{FAULT + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
         }
         if record.probe is not None:
-            added = as_selection(price(record.probe, self.rates))
+            added = count_as_selection(price(record.probe, self.rates))
             added |= {"seconds": record.probe.seconds, "joules": record.probe.joules}
             metrics |= {name: metrics[name] + value for name, value in added.items() if value is not None}
         metrics = {name: value for name, value in metrics.items() if value is not None}

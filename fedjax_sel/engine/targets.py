@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.mistakes import is_built_in
 from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
 from fedjax_sel.pytree import jit, show
 from fedjax_sel.task import Task
@@ -121,7 +122,7 @@ def say_shape(batch: np.ndarray) -> str:
 def is_own(part: Any) -> bool:
     """Returns whether a loss or a metric is the user's."""
     whose = part.function if isinstance(part, OwnLoss | MeanOf) else type(part)
-    return not str(getattr(whose, "__module__", "")).startswith("fedjax_sel.")
+    return not is_built_in(whose)
 
 
 @jit()

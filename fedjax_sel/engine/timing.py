@@ -16,7 +16,7 @@ from fedjax_sel.engine.contract import check_array, check_plan, hide_number
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.ledger import rates_of, take_share, total_passes
+from fedjax_sel.engine.ledger import add_passes, find_rates, take_share
 from fedjax_sel.protocols import overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
@@ -60,8 +60,8 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     count = jnp.asarray(data.num_examples)  # a selector is initialised on the host
     plan = plan_steps(experiment, data, ctx, count)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
-    rates = rates_of(experiment, data)
-    down, up = rates.model + rates.gradient * rates.correction_down + rates.extra_down, rates.upload + rates.extra_up
+    rates = find_rates(experiment, data)
+    down, up = rates.model + rates.gradient * rates.correction_down + rates.extra_down, rates.upload
     passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
     once = flops._replace(trained=flops.trained / passes)
     return timing(data.devices, flops.total, down, up), timing(data.devices, once.total, down, up)
@@ -79,11 +79,11 @@ def count_affordable(
     longest = data.longest
     count = jnp.arange(1, longest + 1)
     plan = plan_steps(experiment, data, ctx, count)
-    rates = rates_of(experiment, data)
+    rates = find_rates(experiment, data)
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.gradient * rates.correction_down
-    turn = timing(data.devices.take(own), flops, down + rates.extra_down, rates.upload + rates.extra_up)
+    turn = timing(data.devices.take(own), flops, down + rates.extra_down, rates.upload)
     fits = (turn.total <= experiment.deadline.seconds) & (count <= jnp.asarray(data.num_examples)[client])
     return jnp.where(fits, count, 0).max()  # with a number of steps, more examples may take less time
 
@@ -116,10 +116,10 @@ def plan_cohort(
         returned = cohort.mask & (plan.steps > 0)  # without anything to train on, there is nothing to send
         measured = returned.astype(jnp.float32)
         return CohortWork(plan, returned, screened, measured, jnp.zeros_like(plan.steps), Timing(none, none, none))
-    devices, deadline, rates = data.devices.take(cohort.client), experiment.deadline, rates_of(experiment, data)
+    devices, deadline, rates = data.devices.take(cohort.client), experiment.deadline, find_rates(experiment, data)
     flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
-    up = jnp.where(plan.steps > 0, rates.upload + rates.extra_up, 0.0)
+    up = jnp.where(plan.steps > 0, rates.upload, 0.0)
     whole = timing(devices, flops.total, down + rates.extra_down, up)
     looking, after = flops.looked / devices.compute, flops.after / devices.compute
     fixed = (flops.looked + flops.after) / devices.compute
@@ -205,9 +205,9 @@ def time_signals(
     """Returns seconds until the last client asked has sent its `before` signals, and joules; None without devices."""
     if data.devices is None:
         return None, None
-    rates = rates_of(experiment, data)
+    rates = find_rates(experiment, data)
     count = data.count_examples(holdout=experiment.measures_holdout)
-    passed = total_passes(count, rates.before_passes)
+    passed = add_passes(count, rates.before_passes)
     if rates.asked_public:
         passed += rates.asked_public
     answer = timing(
@@ -243,11 +243,11 @@ def training_flops(
     screened: Int[Array, "k"] | None = None,
 ) -> TurnFlops:
     """Returns the operations of clients' turns if they choose among `screened` examples (None: all they have)."""
-    rates = rates_of(experiment, data)
+    rates = find_rates(experiment, data)
     size = jnp.asarray(data.num_examples)[client]
     among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened
     measured = jnp.asarray(data.count_examples(holdout=experiment.measures_holdout))[client]
-    after = total_passes(measured, rates.trained_passes) + rates.trained_public
+    after = add_passes(measured, rates.trained_passes) + rates.trained_public
     return TurnFlops(
         looked=among * (rates.screening * rates.flops),
         trained=plan.examples_seen * ((1 + rates.backward) * rates.flops),

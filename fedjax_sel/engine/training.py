@@ -30,7 +30,7 @@ from fedjax_sel.engine.faults import (
 )
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger, rates_of
+from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger, find_rates
 from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_cohort, measure_trained
@@ -152,8 +152,8 @@ def accept_updates(
     merged = restrict(accepted, accepted.mask & returned.mask)
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
-    rates = rates_of(experiment, data)
-    part = rates.extra_up / (rates.upload + rates.extra_up)  # late members were still sending
+    rates = find_rates(experiment, data)
+    part = rates.extra_up / rates.upload  # late members were still sending
     upload = jnp.where(work.returned & ~merged.mask, part, 1.0) * work.spent.upload
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 

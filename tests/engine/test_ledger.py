@@ -15,7 +15,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, passes, price, rates_of
+from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, count_passes, find_rates, price
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -141,9 +141,9 @@ def test_gradient_norm_pays_a_forward_and_a_backward_pass_which_is_three_forward
 
 def test_signals_of_the_same_gradient_share_it():
     norm, sketch, noise = signals.GradientNorm(), signals.Gradient(k=4), signals.GradientNoise(4)
-    assert passes([norm]) == passes([norm, sketch]) == 3
-    assert passes([norm, noise]) == passes([norm, sketch, noise]) == 6
-    assert passes([norm, signals.Loss(), signals.Entropy()]) == 4
+    assert count_passes([norm]) == count_passes([norm, sketch]) == 3
+    assert count_passes([norm, noise]) == count_passes([norm, sketch, noise]) == 6
+    assert count_passes([norm, signals.Loss(), signals.Entropy()]) == 4
 
 
 def test_signals_on_holdout_rows_are_passes_over_holdout_rows(run, unequal):
@@ -230,7 +230,7 @@ class Known:
 def rates(selector, parameters, flops):
     parts = {"client_selection": selector, "data_selection": Everything(), "correction": NoCorrection()}
     data = SimpleNamespace(like=None, public_x=None)
-    return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), data)
+    return find_rates(SimpleNamespace(task=Known(parameters, flops), **parts), data)
 
 
 class Sparse(Correction):
@@ -350,7 +350,7 @@ def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
 
     parts = {"client_selection": Public(), "data_selection": Everything(), "correction": NoCorrection()}
     data = SimpleNamespace(like=None, public_x=np.zeros((8, 2)))
-    what = rates_of(SimpleNamespace(task=Known(100, 7.0), **parts), data)
+    what = find_rates(SimpleNamespace(task=Known(100, 7.0), **parts), data)
     paid = price(counted(reports=4, measured=5, uploads=2, measured_examples=50), what)
     assert paid["selection_bytes_up"].item() == 4 * 4 * 3
     assert paid["selection_flops"].item() == 5 * 8 * 7
