@@ -54,8 +54,8 @@ for name, value in KEPT.items():
     os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
-from fedjax_sel.engine import init  # noqa: E402 (imported with the settings above)
-from fedjax_sel.pytree import jit  # noqa: E402
+from fedjax_sel.compiled import jit  # noqa: E402 (imported with the settings above)
+from fedjax_sel.engine import init  # noqa: E402
 
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 """All programs are written in one context of MLIR.

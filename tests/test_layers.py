@@ -11,7 +11,7 @@ import fedjax_sel
 ROOT = Path(fedjax_sel.__file__).parent
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 LAYERS = (
-    ("pytree", "arrays", "catalog", "code", "mistakes", "cores", "interrupts"),
+    ("pytree", "compiled", "arrays", "catalog", "code", "mistakes", "cores", "interrupts"),
     ("types", "protocols", "collectives"),
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
@@ -118,6 +118,7 @@ def test_only_what_has_no_room_is_a_module_at_the_root():
     assert {p.stem for p in ROOT.glob("*.py")} <= {
         "__init__",
         "pytree",
+        "compiled",
         "arrays",
         "types",
         "protocols",

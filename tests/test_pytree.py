@@ -15,13 +15,14 @@ from flax import struct
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.catalog import available, load
 from fedjax_sel.client_selection import cohort_of
+from fedjax_sel.compiled import jit, list_classes
 from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.engine.experiment import BASES, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import ClientSelector
-from fedjax_sel.pytree import Pytree, classes_of, jit, param, static
+from fedjax_sel.pytree import Pytree, param, static
 
 KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 REDEFINITIONS, SIMULATED = 40, 5
@@ -195,8 +196,8 @@ def test_a_second_post_init_would_hide_the_checks():
 
 def test_classes_are_told_by_identity():
     one, other = registered(0), registered(0)
-    assert classes_of(one) != classes_of(other)
-    assert classes_of((one, [other])) == (tuple, type(one), list, type(other))
+    assert list_classes(one) != list_classes(other)
+    assert list_classes((one, [other])) == (tuple, type(one), list, type(other))
 
 
 class Fixed(Pytree):

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
 from fedjax_sel.collectives import map_parts
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.protocols import ClientSelector, Host, Upfront
-from fedjax_sel.pytree import Scalar, jit, param, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import BYTES, Cohort, Context, PRNGKey, Rows, Variables
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import numpy as np
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.catalog import see
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.compiled import list_classes
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
@@ -46,7 +47,7 @@ from fedjax_sel.protocols import (
     LocalTrainer,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, check_scalars, classes_of, is_whole, show, static, to_plain
+from fedjax_sel.pytree import Pytree, check_scalars, is_whole, show, static, to_plain
 from fedjax_sel.task import Task
 
 SHORT = {
@@ -287,9 +288,9 @@ def stack_experiments(
       ValueError: they differ in more than floats, or in pretrained variables, so they cannot share a program.
     """
     first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
-    classes = classes_of(experiments[0])
+    classes = list_classes(experiments[0])
     for (_, tree), one in zip(rest, (*experiments[1:], *others), strict=True):
-        if tree != first[1] or classes_of(one) != classes:
+        if tree != first[1] or list_classes(one) != classes:
             found = ", ".join(list_differences(experiments[0], one)) or "structure"
             raise ValueError(
                 f"experiments that share a program differ in floats alone, but two of these differ in {found}; run "
@@ -317,7 +318,7 @@ def list_differences(one: Experiment, other: Experiment) -> list[str]:
     out = []
     for field in dataclasses.fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
-        if jax.tree.structure(a) != jax.tree.structure(b) or classes_of(a) != classes_of(b):
+        if jax.tree.structure(a) != jax.tree.structure(b) or list_classes(a) != list_classes(b):
             out.append(f"{field.name} ({show(a)} and {show(b)})")
         elif field.metadata.get("static") and (type(a), a) != (type(b), b):
             out.append(f"{field.name} ({a!r} and {b!r})")

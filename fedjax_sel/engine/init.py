@@ -14,6 +14,7 @@ import numpy as np
 
 from fedjax_sel.arrays import stack_trees
 from fedjax_sel.catalog import see
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
 from fedjax_sel.engine.contract import check_bits, check_init, hide_rounds, name_kind
@@ -27,7 +28,7 @@ from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.mistakes import NOT_REPEATED, is_built_in, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
-from fedjax_sel.pytree import Range, jit, title
+from fedjax_sel.pytree import Range, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 

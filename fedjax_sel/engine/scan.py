@@ -7,13 +7,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.nonfinite import guard_round
 from fedjax_sel.engine.round import round_step
 from fedjax_sel.engine.state import RoundRecord, RoundState
-from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
 FEWER_COPIES = {"xla_cpu_copy_insertion_use_region_analysis": True}

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.mistakes import is_built_in
 from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
-from fedjax_sel.pytree import jit, show
+from fedjax_sel.pytree import show
 from fedjax_sel.task import Task
 from fedjax_sel.task.losses import LOSSES, OwnLoss
 from fedjax_sel.task.metrics import METRICS, MeanOf

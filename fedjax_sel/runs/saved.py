@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
+from fedjax_sel.compiled import jit
 from fedjax_sel.config import Config
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem
 from fedjax_sel.config.marks import SourceChangedError, drop_marks
@@ -23,7 +24,6 @@ from fedjax_sel.data.checks import convert_new
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
-from fedjax_sel.pytree import jit
 from fedjax_sel.runs import formats, layout
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep import layout as of_sweep

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.models._call import apply_model, signature_of
-from fedjax_sel.pytree import jit
 from fedjax_sel.task.task import Task
 from fedjax_sel.types import Rows
 

@@ -23,6 +23,7 @@ from fedjax_sel.client_selection._device_heuristic import Weights
 from fedjax_sel.client_selection._device_solvers import greedy
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.device_heuristic import PROPERTIES
+from fedjax_sel.compiled import jit
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
@@ -35,7 +36,6 @@ from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, list_cells, name_experiment
 from fedjax_sel.protocols import ClientSelector, Host
-from fedjax_sel.pytree import jit
 from fedjax_sel.types import BYTES, Cohort, Context, PRNGKey
 
 AGAIN, ONCE, CHANCE = "selected in every round", "selected once", "random in every round"

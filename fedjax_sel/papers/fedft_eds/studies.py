@@ -13,6 +13,7 @@ import scipy
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.client_selection.lefl import map_trained_models
+from fedjax_sel.compiled import jit
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
@@ -42,7 +43,6 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.scales import find_studied
 from fedjax_sel.papers.paper import Cell, locate_cell
-from fedjax_sel.pytree import jit
 from fedjax_sel.runs import pretrained
 from fedjax_sel.signals.entropy import Entropy
 from fedjax_sel.signals.margin import Margin

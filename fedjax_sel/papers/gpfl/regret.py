@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
-from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
 

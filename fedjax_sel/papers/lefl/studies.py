@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.compiled import jit
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
@@ -35,7 +36,6 @@ from fedjax_sel.papers.lefl.latent import (
 )
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.protocols import ClientSelector
-from fedjax_sel.pytree import jit
 from fedjax_sel.types import PAD_CLIENT, Context, PRNGKey, StrategyState
 
 SEEN = 100

@@ -1,0 +1,130 @@
+"""Compiled functions that never run the program of another class, or of code that has changed.
+
+Since JAX 0.10 a node registered by `jax.tree_util.register_dataclass` (which `flax.struct` uses) is compared by its
+fields alone: two classes with equal fields have equal tree definitions, and `jax.jit` may run the program that was
+compiled for one of them on the other. `jit` adds the class of every node, by identity, to what a program is compiled
+for, and a description of the user's own code.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from fedjax_sel.code import describe_own
+
+
+def list_classes(tree: Any) -> tuple[type, ...]:
+    """Returns the class of every node of a pytree, from the root to the leaves; tree definitions may omit it.
+
+    >>> list_classes([(1.0, 2.0)])
+    (<class 'list'>, <class 'tuple'>)
+    """
+
+    def walk(definition: Any) -> Iterator[type]:
+        node = definition.node_data()
+        if node is not None:
+            yield node[0]
+        for child in definition.children():
+            yield from walk(child)
+
+    return tuple(walk(jax.tree.structure(tree)))
+
+
+class Compiled:
+    """A jitted function that is compiled for the classes of its arguments' nodes, too, and for the user's code."""
+
+    def __init__(
+        self,
+        function: Callable,
+        static_argnames: Sequence[str],
+        donate_argnames: Sequence[str],
+        cpu_options: dict[str, Any] | None,
+    ):
+        functools.update_wrapper(self, function)
+        self._traces = 0
+        self._described: dict[Any, str] | None = None
+        self._static = frozenset(static_argnames)
+
+        def by_class(*args: Any, _classes: tuple[Any, ...], **kwargs: Any) -> Any:
+            self._traces += 1
+            return function(*args, **kwargs)
+
+        self._signature = inspect.signature(function)
+        extra = inspect.Parameter("_classes", inspect.Parameter.KEYWORD_ONLY)
+        by_class.__name__ = getattr(function, "__name__", "compiled")
+        by_class.__signature__ = self._signature.replace(parameters=[*self._signature.parameters.values(), extra])
+        self._jit = functools.partial(
+            jax.jit,
+            by_class,
+            static_argnames=[*static_argnames, "_classes"],
+            donate_argnames=list(donate_argnames),
+        )
+        self._cpu_options = cpu_options
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        return self._jit(compiler_options=self._cpu_options if jax.default_backend() == "cpu" else None)
+
+    def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        given = self._signature.bind(*args, **kwargs).arguments
+        trees = [value for name, value in given.items() if name not in self._static]
+        classes = list_classes(trees)
+        if self._described is None:
+            return (*classes, describe_own(trees))
+        key = classes, jax.tree.structure(trees)
+        if key not in self._described:
+            self._described[key] = describe_own(trees)
+        return (*classes, self._described[key])
+
+    @contextmanager
+    def as_of_now(self) -> Iterator[None]:
+        """Within it, the user's code counts as it is at the first call, whatever it notes in the meantime."""
+        before, self._described = self._described, {}
+        try:
+            yield
+        finally:
+            self._described = before
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        return self._jitted(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+    @property
+    def programs(self) -> int:
+        """The number of compiled programs, or of traced ones if JAX does not say."""
+        size = getattr(self._jitted, "_cache_size", None)
+        return self._traces if size is None else size()
+
+    def clear_cache(self) -> None:
+        """Forgets the compiled programs."""
+        self._jitted.clear_cache()
+        self._traces = 0
+
+    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+        """As `jax.jit(...).lower`."""
+        return self._jitted.lower(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+        """As `jax.jit(...).trace`."""
+        return self._jitted.trace(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+
+def jit(
+    *,
+    static_argnames: Sequence[str] = (),
+    donate_argnames: Sequence[str] = (),
+    cpu_options: dict[str, Any] | None = None,
+) -> Callable[[Callable], Compiled]:
+    """Decorates a function as `jax.jit` does, but also selects its program by the classes of its arguments' nodes.
+
+    Args:
+      static_argnames, donate_argnames: as `jax.jit` takes them.
+      cpu_options: its `compiler_options` if the program runs on a CPU.
+    """
+    return lambda function: Compiled(function, static_argnames, donate_argnames, cpu_options)
