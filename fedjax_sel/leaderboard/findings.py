@@ -27,7 +27,7 @@ from fedjax_sel.leaderboard.tuning import TUNED
 from fedjax_sel.leaderboard.volatile import COHORT, study_volatile
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
-from fedjax_sel.papers.judging import compare_with
+from fedjax_sel.papers.differences import compare_with
 from fedjax_sel.runs.files import read_json, write_json
 
 HELD, FAILED, UNDECIDED, NOT_JUDGED = "held", "did not hold", "undecided", "not judged"

@@ -1,10 +1,10 @@
-"""What a cell counts with: its measures, computed once, and the accuracy of seeds that diverged."""
+"""What a cell counts with: its measures, computed once and listed, and the accuracy of seeds that diverged."""
 
 from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
-from fedjax_sel.papers.paper import Finished, StoredCell
+from fedjax_sel.papers.paper import Finished, Histories, Result, StoredCell
+from fedjax_sel.pytree import show
 
 
 def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,3 +64,52 @@ def settle_history(history: History) -> History:
     if not history.diverged.any() or "accuracy" not in history:
         return history
     return replace(history, metrics={**history.metrics, "accuracy": settle(history)})
+
+
+ALONG = (0.1, 0.2, 0.5, 1.0)
+"""Fractions of the rounds after which accuracy is listed."""
+
+
+def format_mean_std(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
+    """Returns mean ± standard deviation over seeds, which is 0 for one seed.
+
+    >>> format_mean_std([0.25, 0.75])
+    '0.500 ± 0.354'
+    """
+    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+
+
+def to_floats(values: Iterable[Any]) -> tuple[float, ...]:
+    """Returns plain numbers, one per seed."""
+    return tuple(map(float, values))
+
+
+def list_results(
+    histories: Histories,
+    measure: Callable[[str, History], Mapping[str, np.ndarray]],
+    find_published: Callable[[str, str, str], float | None] = lambda *_: None,
+    along: Sequence[float] = (),
+) -> list[Result]:
+    """Returns every measure of every cell, beside the published number.
+
+    Args:
+      histories: of the cells.
+      measure: gives one number per seed for each metric, from an experiment's name and a cell's history.
+      find_published: the paper's number for an experiment, a method and a metric; None if it gives none.
+      along: fractions of the rounds after which accuracy is listed too.
+
+    Raises:
+      ValueError: a measure is not one number per seed.
+    """
+    out = []
+    for (experiment, method), history in histories.items():
+        for share in along:
+            t = max(1, round(share * history.rounds))
+            out.append(Result(experiment, method, "accuracy", t, to_floats(history["accuracy"][:, t - 1])))
+        for metric, value in measure(experiment, history).items():
+            if np.ndim(value) != 1:
+                raise ValueError(f"{metric} of {experiment}, {method}, is {show(value)}; it must be one number a seed")
+            published = find_published(experiment, method, metric)
+            out.append(Result(experiment, method, metric, None, to_floats(value), published))
+    return out

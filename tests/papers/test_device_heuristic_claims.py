@@ -24,7 +24,7 @@ from fedjax_sel.papers.device_heuristic.cells import (
 from fedjax_sel.papers.device_heuristic.changing import AGAIN, CHANCE, ONCE, WAYS
 from fedjax_sel.papers.device_heuristic.numbers import compare_at_equal_cost, compare_costs
 from fedjax_sel.papers.device_heuristic.weights import EQUAL
-from fedjax_sel.papers.judging import describe_factor
+from fedjax_sel.papers.differences import describe_factor
 from fedjax_sel.papers.paper import Evidence
 
 PAPER = papers.load("device_heuristic")

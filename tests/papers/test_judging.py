@@ -12,6 +12,7 @@ from fedjax_sel import History, papers
 from fedjax_sel.config import resolve
 from fedjax_sel.metrics import adjust_holm, difference
 from fedjax_sel.papers.conditions import observe_conditions
+from fedjax_sel.papers.differences import compare_factor, describe_difference, describe_factor, pool, predict_run
 from fedjax_sel.papers.judging import (
     AGAINST,
     BY_CONSTRUCTION,
@@ -21,18 +22,13 @@ from fedjax_sel.papers.judging import (
     ask_larger,
     ask_not_below,
     ask_not_smaller,
-    compare_factor,
-    describe_difference,
-    describe_factor,
     judge,
     judge_each,
     judge_recorded,
-    list_results,
     make_claim,
-    pool,
-    predict_run,
     settle_claims,
 )
+from fedjax_sel.papers.measures import list_results
 from fedjax_sel.papers.paper import Cell, NotRun
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.papers.report import show_claims

@@ -16,14 +16,8 @@ from fedjax_sel.papers.device_heuristic.changing import AGAIN, CHANCE, LASTS, ON
 from fedjax_sel.papers.device_heuristic.numbers import NOTICED, OURS
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, SAME
 from fedjax_sel.papers.device_heuristic.weights import EQUAL
-from fedjax_sel.papers.judging import (
-    LEVEL,
-    describe_difference,
-    describe_differences,
-    judge_larger,
-    make_claim,
-    pool,
-)
+from fedjax_sel.papers.differences import describe_difference, describe_differences, pool
+from fedjax_sel.papers.judging import LEVEL, judge_larger, make_claim
 from fedjax_sel.papers.paper import Claim, Evidence, Figure, Histories, Table
 from fedjax_sel.report.figures import COLOURS
 

@@ -33,13 +33,10 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     list_experiments,
 )
 from fedjax_sel.papers.device_heuristic.solver_claims import judge_solvers
+from fedjax_sel.papers.differences import compare_with, describe_differences, describe_each, describe_factor
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_smaller,
-    compare_with,
-    describe_differences,
-    describe_each,
-    describe_factor,
     judge,
     judge_each,
     judge_larger,

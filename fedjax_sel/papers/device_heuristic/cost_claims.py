@@ -19,15 +19,8 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     list_experiments,
     measure,
 )
-from fedjax_sel.papers.judging import (
-    ask_not_below,
-    describe_differences,
-    describe_factor,
-    judge,
-    judge_larger,
-    judge_larger_than_each,
-    make_claim,
-)
+from fedjax_sel.papers.differences import describe_differences, describe_factor
+from fedjax_sel.papers.judging import ask_not_below, judge, judge_larger, judge_larger_than_each, make_claim
 from fedjax_sel.papers.paper import Claim, Histories
 
 WORDS = {"seconds": "simulated time", "joules": "energy"}

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
 from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, PARTITIONS, PROPOSED, name_experiment
-from fedjax_sel.papers.judging import ALONG, list_results, open_interval, to_floats
-from fedjax_sel.papers.measures import measure_once
+from fedjax_sel.papers.differences import open_interval
+from fedjax_sel.papers.measures import ALONG, list_results, measure_once, to_floats
 from fedjax_sel.papers.paper import Evidence, Histories, Result, join
 from fedjax_sel.papers.published import read_published
 

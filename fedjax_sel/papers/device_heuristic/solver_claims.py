@@ -11,11 +11,8 @@ from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.device_heuristic.numbers import OURS, select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, LETTER, SAME
-from fedjax_sel.papers.judging import (
-    describe_differences,
-    judge_larger,
-    make_claim,
-)
+from fedjax_sel.papers.differences import describe_differences
+from fedjax_sel.papers.judging import judge_larger, make_claim
 from fedjax_sel.papers.paper import Claim
 
 

@@ -12,7 +12,7 @@ from fedjax_sel.papers.device_heuristic.beyond import make_beyond_tables
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, SET, name_experiment
 from fedjax_sel.papers.device_heuristic.numbers import COSTS, PUBLISHED, TARGET, measure, select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
-from fedjax_sel.papers.judging import format_mean_std
+from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 

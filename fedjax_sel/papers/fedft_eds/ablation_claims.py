@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.differences import compare_with, describe_differences, subtract
 from fedjax_sel.papers.fedft_eds.comparisons import compare, find_accuracy, judge_accuracy, judge_advantage
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
@@ -21,15 +22,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
 )
 from fedjax_sel.papers.fedft_eds.scales import find_studied
-from fedjax_sel.papers.judging import (
-    ask_comparable,
-    compare_with,
-    describe_differences,
-    judge,
-    judge_larger,
-    make_claim,
-    subtract,
-)
+from fedjax_sel.papers.judging import ask_comparable, judge, judge_larger, make_claim
 from fedjax_sel.papers.paper import Claim, Histories
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.metrics.verdict import REPRODUCED, UNDECIDED
+from fedjax_sel.papers.differences import describe_differences, pair, subtract
 from fedjax_sel.papers.fedft_eds.ablation_claims import (
     judge_alpha,
     judge_batches,
@@ -58,13 +59,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_many,
 )
 from fedjax_sel.papers.fedft_eds.scales import find_studied, list_alphas, list_compared, list_targets
-from fedjax_sel.papers.judging import (
-    describe_differences,
-    judge_larger,
-    make_claim,
-    pair,
-    subtract,
-)
+from fedjax_sel.papers.judging import judge_larger, make_claim
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 

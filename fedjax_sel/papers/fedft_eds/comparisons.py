@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.differences import describe_differences, describe_each, subtract
 from fedjax_sel.papers.fedft_eds.methods import (
     BY_CLASS,
     BY_CLIENT,
@@ -23,14 +24,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
-from fedjax_sel.papers.judging import (
-    Judgement,
-    describe_differences,
-    describe_each,
-    judge_larger,
-    judge_larger_than_each,
-    subtract,
-)
+from fedjax_sel.papers.judging import Judgement, judge_larger, judge_larger_than_each
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005

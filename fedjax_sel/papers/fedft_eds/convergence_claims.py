@@ -9,6 +9,7 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.differences import describe_each, pair, subtract
 from fedjax_sel.papers.fedft_eds.comparisons import (
     BEST,
     NOTICED,
@@ -33,16 +34,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import EARLY, FLOPS_A_SECOND, measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
-from fedjax_sel.papers.judging import (
-    REPRODUCED,
-    ask_not_below,
-    describe_each,
-    judge_each,
-    judge_larger_than_each,
-    make_claim,
-    pair,
-    subtract,
-)
+from fedjax_sel.papers.judging import REPRODUCED, ask_not_below, judge_each, judge_larger_than_each, make_claim
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join
 
 WHEN = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")

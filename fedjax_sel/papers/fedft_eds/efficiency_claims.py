@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.differences import compare_factor, describe_factor, pair
 from fedjax_sel.papers.fedft_eds.comparisons import (
     find_accuracy,
     keep_rivals,
@@ -37,12 +38,9 @@ from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_larger,
     ask_not_below,
-    compare_factor,
-    describe_factor,
     judge,
     judge_larger_than_each,
     make_claim,
-    pair,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 

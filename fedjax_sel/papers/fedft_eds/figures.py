@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.papers.differences import subtract
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
@@ -31,7 +32,6 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_ablation,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
-from fedjax_sel.papers.judging import subtract
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, StoredCell, need
 from fedjax_sel.report.figures import COLOURS, plot_curves, scale_by_decades
 

@@ -10,8 +10,7 @@ import numpy as np
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
-from fedjax_sel.papers.judging import list_results, to_floats
-from fedjax_sel.papers.measures import find_best, measure_once
+from fedjax_sel.papers.measures import find_best, list_results, measure_once, to_floats
 from fedjax_sel.papers.paper import Evidence, Result, join
 from fedjax_sel.papers.published import read_published
 

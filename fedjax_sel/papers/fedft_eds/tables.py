@@ -25,7 +25,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import FLOPS_A_SECOND, find_published, measure
 from fedjax_sel.papers.fedft_eds.scales import SCALES, find_studied
-from fedjax_sel.papers.judging import format_mean_std
+from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 

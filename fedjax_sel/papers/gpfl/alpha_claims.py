@@ -7,6 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.differences import (
+    compare_with,
+    describe_difference,
+    describe_differences,
+    describe_each,
+    subtract,
+)
 from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     FOR_LONGER,
@@ -25,16 +32,11 @@ from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_below,
     ask_not_smaller,
-    compare_with,
-    describe_difference,
-    describe_differences,
-    describe_each,
     judge,
     judge_each,
     judge_larger,
     judge_larger_than_each,
     make_claim,
-    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 

@@ -7,6 +7,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.differences import (
+    compare_with,
+    describe_differences,
+    describe_each,
+    describe_runs,
+    open_interval,
+    pair,
+    subtract,
+)
 from fedjax_sel.papers.gpfl.alpha_claims import judge_growth, judge_parameters
 from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
@@ -36,17 +45,10 @@ from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions
 from fedjax_sel.papers.judging import (
     ask_as_published,
     ask_not_smaller,
-    compare_with,
-    describe_differences,
-    describe_each,
-    describe_runs,
     judge,
     judge_larger,
     judge_larger_than_each,
     make_claim,
-    open_interval,
-    pair,
-    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 

@@ -9,6 +9,15 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.differences import (
+    compare_factor,
+    compare_with,
+    describe_difference,
+    describe_differences,
+    describe_each,
+    describe_factor,
+    subtract,
+)
 from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
     BLIND,
@@ -31,17 +40,10 @@ from fedjax_sel.papers.judging import (
     Judgement,
     ask_comparable,
     ask_not_smaller,
-    compare_factor,
-    compare_with,
-    describe_difference,
-    describe_differences,
-    describe_each,
-    describe_factor,
     judge,
     judge_larger,
     judge_larger_than_each,
     make_claim,
-    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 

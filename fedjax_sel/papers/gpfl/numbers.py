@@ -18,8 +18,7 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     name_experiment,
 )
-from fedjax_sel.papers.judging import list_results
-from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
+from fedjax_sel.papers.measures import fill_diverged, find_best, list_results, measure_once
 from fedjax_sel.papers.paper import Evidence, Histories, Result
 from fedjax_sel.papers.published import read_published
 

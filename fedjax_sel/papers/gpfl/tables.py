@@ -40,7 +40,7 @@ from fedjax_sel.papers.gpfl.numbers import (
     list_partitions,
     measure,
 )
-from fedjax_sel.papers.judging import format_mean_std
+from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedjax_sel.papers.judging import (
-    ask_as_published,
+from fedjax_sel.papers.differences import (
     compare_with,
     describe_differences,
     describe_each,
     describe_factor,
     describe_runs,
-    judge,
-    judge_larger,
-    judge_larger_than_each,
-    make_claim,
 )
+from fedjax_sel.papers.judging import ask_as_published, judge, judge_larger, judge_larger_than_each, make_claim
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import difference
-from fedjax_sel.papers.judging import (
-    ask_comparable,
-    ask_not_smaller,
-    compare_factor,
-    compare_with,
-    describe_differences,
-    describe_factor,
-    judge,
-    judge_larger,
-    make_claim,
-)
+from fedjax_sel.papers.differences import compare_factor, compare_with, describe_differences, describe_factor
+from fedjax_sel.papers.judging import ask_comparable, ask_not_smaller, judge, judge_larger, make_claim
 from fedjax_sel.papers.lefl.cells import find_experiment
 from fedjax_sel.papers.lefl.latent import CORRELATED
 from fedjax_sel.papers.paper import Claim

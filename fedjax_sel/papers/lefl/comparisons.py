@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.judging import compare_factor, open_interval, pair, subtract
+from fedjax_sel.papers.differences import compare_factor, open_interval, pair, subtract
 from fedjax_sel.papers.lefl.cells import LEFL, list_runs, name_experiment
 from fedjax_sel.papers.lefl.numbers import find_target, measure
 from fedjax_sel.papers.paper import Histories

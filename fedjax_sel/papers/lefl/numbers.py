@@ -8,9 +8,8 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, last_mean, rounds_to
-from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
-from fedjax_sel.papers.measures import fill_diverged, find_best, measure_once
+from fedjax_sel.papers.measures import fill_diverged, find_best, list_results, measure_once, to_floats
 from fedjax_sel.papers.paper import Evidence, Result
 from fedjax_sel.papers.published import read_published
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, EXPERIMENTS, HIGH, LOW, SHOWN, name_experiment
 from fedjax_sel.papers.lefl.latent import CORRELATED
 from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, list_targets, measure
+from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Table, join
 
 

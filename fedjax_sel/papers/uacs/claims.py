@@ -9,13 +9,11 @@ import numpy as np
 
 from fedjax_sel.data.uacs import Shape
 from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.differences import compare_with, describe_differences, describe_each
 from fedjax_sel.papers.judging import (
     Judgement,
     ask_comparable,
     ask_not_smaller,
-    compare_with,
-    describe_differences,
-    describe_each,
     judge,
     judge_larger,
     judge_larger_than_each,

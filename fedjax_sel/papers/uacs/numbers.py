@@ -16,8 +16,8 @@ from fedjax_sel.metrics import (
     members,
     rounds_to,
 )
-from fedjax_sel.papers.judging import ALONG, list_results, open_interval
-from fedjax_sel.papers.measures import measure_once
+from fedjax_sel.papers.differences import open_interval
+from fedjax_sel.papers.measures import ALONG, list_results, measure_once
 from fedjax_sel.papers.paper import Evidence, Histories, Result
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 

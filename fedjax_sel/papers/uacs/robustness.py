@@ -9,11 +9,11 @@ import numpy as np
 
 from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.differences import compare_with
 from fedjax_sel.papers.judging import (
     Judgement,
     ask_comparable,
     ask_not_smaller,
-    compare_with,
     judge,
     judge_larger,
     judge_larger_than_each,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedjax_sel.papers.judging import format_mean_std
+from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 from fedjax_sel.papers.uacs.cells import (
     BOUNDARY,
