@@ -35,7 +35,7 @@ os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_t
 # Modules that compute with arrays; data and states also hold NumPy arrays, stacks of seeds and axis specifications.
 CHECKED = ["aggregation", "client_selection", "correction", "data_selection", "local_training"]
 CHECKED += ["collectives", "kernels", "metrics", "signals", "task"]
-CHECKED += [f"engine.{name}" for name in ("signals", "timing", "metrics", "layout", "keys")]
+CHECKED += [f"engine.{name}" for name in ("signals", "averages", "timing", "metrics", "layout", "keys")]
 CHECKED += [f"devices.{name}" for name in ("availability", "clock", "laws", "table")]
 install_import_hook([f"fedjax_sel.{name}" for name in CHECKED], "beartype.beartype")
 

@@ -14,10 +14,10 @@ from jaxtyping import Array, Int
 
 from fedjax_sel.arrays import expand, run_if, take
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.averages import find_shift, sum_by_client
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_model
-from fedjax_sel.engine.signals import find_shift, sum_by_client
 from fedjax_sel.task import Accuracy, Task
 from fedjax_sel.types import PRNGKey, Variables
 
