@@ -22,7 +22,8 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.contract import (
+from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.declarations import (
     check_aggregator,
     check_correction,
     check_data_signals,
@@ -33,7 +34,6 @@ from fedjax_sel.engine.contract import (
     list_strategies,
     warn_of_misspelt_methods,
 )
-from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.settings import check_settings
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
