@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,9 @@ import numpy as np
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.data.federation import EXAMPLES, Federation
+from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import needs_variables, tell
-from fedjax_sel.engine.checkpoint import Checkpoints, Point, leaves, to_host
+from fedjax_sel.engine.checkpoint import Point, leaves, to_host
 from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import (
     any_process,
@@ -30,19 +30,19 @@ from fedjax_sel.engine.distributed import (
 )
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
-from fedjax_sel.engine.experiment import Experiment, check_more_rounds
+from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import warn_of_faults
 from fedjax_sel.engine.forgetting import forget_many_programs
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import ONE_BY_ONE
 from fedjax_sel.engine.ledger import find_rates
-from fedjax_sel.engine.mark import digest, digest_examples, mark_of
-from fedjax_sel.engine.metrics import complete_metrics, is_due
+from fedjax_sel.engine.mark import digest
+from fedjax_sel.engine.metrics import complete_metrics
 from fedjax_sel.engine.program import Program, plan_program
-from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
+from fedjax_sel.engine.recorder import Recorder, split_history
+from fedjax_sel.engine.resume import begin_or_resume, mark_program
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.engine.state import RoundState, flatten_record
+from fedjax_sel.engine.state import flatten_record
 from fedjax_sel.mistakes import name_operation
 from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
@@ -171,23 +171,6 @@ def check_checkpoints(
         how.checkpoints.check(mark_at(program.first.rounds), mark_at)
 
 
-def begin_or_resume(
-    program: Program, how: Execution, mark_at: Callable[[int], str]
-) -> tuple[Point, dict[str, np.ndarray]]:
-    """Returns the newest point of a program, or its beginning, and what clients paid before round 0, by metric.
-
-    A selector that declares the shape of its state does not repeat its work before round 0 if the program resumes.
-    """
-    runs = program.experiments, program.drawn, program.keys, program.layout
-    if how.checkpoints is not None and how.checkpoints.rounds():
-        like, upfront = init_runs(*runs, only_like=True)
-        point = restore_point(program, like, how.checkpoints, mark_at)
-        if point is not None:
-            return point, upfront
-    state, upfront = init_runs(*runs)
-    return Point(0, state, {}, 0.0), upfront
-
-
 def run_rounds(
     program: Program,
     point: Point,
@@ -267,66 +250,6 @@ def run_rounds(
 def copy_models(program: Program, models: Variables) -> Variables:
     """Copies the models of all runs, without padding runs, to the host; the device's memory is reused."""
     return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], models)
-
-
-def mark_program(program: Program) -> Callable[[int], str]:
-    """Returns a function that returns a digest of what a program computes in so many rounds."""
-    names = (*EXAMPLES, "public_x")
-    told = replace(program.together, **{n: digest_examples([getattr(one, n) for one in program.drawn]) for n in names})
-    return lambda rounds: mark_of(program.shared.replace(rounds=rounds), program.seeds, told, repr(program.layout))
-
-
-def restore_point(
-    program: Program, like: RoundState, checkpoints: Checkpoints, mark_at: Callable[[int], str]
-) -> Point | None:
-    """Returns the newest point of a program, or the end of the same program with fewer rounds; None: there is none.
-
-    Raises:
-      ValueError: as `Checkpoints.restore`; or a finished run cannot be given more rounds (`check_more_rounds`).
-    """
-    first = program.first
-    point = checkpoints.restore(like, mark_at(first.rounds), mark_at)
-    if point is None or not point.ended:
-        return point
-    check_more_rounds(first.parts, point.round, first.rounds)
-    check_late_ends(program, point)
-    return replace(point, measured=forget_evaluations(point.measured, first))
-
-
-def check_late_ends(program: Program, point: Point) -> None:
-    """Raises `ValueError` if a seed ended in a round that a run evaluated only because its end was near.
-
-    What ended it may be a loss on the test examples that a longer run does not measure.
-    """
-    if "alive" not in point.measured:
-        return
-    alive = point.measured["alive"][: program.count].astype(bool)
-    ended = ~alive & np.concatenate([np.ones((len(alive), 1), bool), alive[:, :-1]], axis=1)
-    rounds = np.arange(alive.shape[1])
-    late = (rounds >= point.round - program.first.evaluate_last) & ~np.asarray(is_due(program.first, rounds))
-    for seed, round in np.argwhere(ended & late).tolist():
-        raise ValueError(
-            f"seed {program.seeds[seed]} ended in round {round + 1}, perhaps in an evaluation that a run of "
-            f"{program.first.rounds} rounds does not make; run it anew in another folder"
-        )
-
-
-def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) -> dict[str, np.ndarray]:
-    """Returns what was measured, without evaluations made only because the run ended, as it now ends later."""
-    rounds = np.arange(measured["client"].shape[1])
-    due = np.asarray(is_due(experiment, rounds))
-    every = experiment.evaluate_clients_every
-    of_clients = 0 if every is None else len(rounds) // int(every)
-
-    def forget(name: str, value: np.ndarray) -> np.ndarray:
-        if name.startswith(CLIENTS):
-            return value[:, :of_clients]
-        if name in ("accuracy", "loss") or name.startswith("metrics."):
-            return np.where(due.reshape(-1, *(1,) * (value.ndim - 2)), value, np.nan).astype(value.dtype)
-        return value
-
-    empty = {name for name in measured if name.startswith(CLIENTS) and not of_clients}  # a checkpoint cannot hold these
-    return {name: forget(name, value) for name, value in measured.items() if name not in empty}
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:
