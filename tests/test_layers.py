@@ -11,7 +11,7 @@ import fedjax_sel
 ROOT = Path(fedjax_sel.__file__).parent
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 LAYERS = (
-    ("pytree", "compiled", "arrays", "catalog", "code", "mistakes", "cores", "interrupts"),
+    ("pytree", "compiled", "arrays", "catalog", "code", "bytecode", "mistakes", "cores", "interrupts"),
     ("types", "protocols", "collectives"),
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
@@ -125,6 +125,7 @@ def test_only_what_has_no_room_is_a_module_at_the_root():
         "collectives",
         "catalog",
         "code",
+        "bytecode",
         "mistakes",
         "interrupts",
         "cores",
