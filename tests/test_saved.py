@@ -15,7 +15,7 @@ import fedjax_sel as fs
 from fedjax_sel import config as configuration
 from fedjax_sel.cli import main
 from fedjax_sel.config.build import build_problem
-from fedjax_sel.data.checks import convert_new
+from fedjax_sel.data.convert import convert_new
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError

@@ -16,12 +16,12 @@ from jaxtyping import Float, Int, Shaped
 from fedjax_sel.data.checks import (
     check_examples,
     check_owners,
-    check_precision,
     count_classes,
     warn_of_axes,
     warn_of_labels,
     warn_of_owners,
 )
+from fedjax_sel.data.convert import check_precision
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.pytree import is_whole, show
 

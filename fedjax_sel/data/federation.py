@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedjax_sel.catalog import see
-from fedjax_sel.data.checks import convert_examples, warn_of_shared
+from fedjax_sel.data.checks import warn_of_shared
+from fedjax_sel.data.convert import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.data.checks import check_precision, number_labels
+from fedjax_sel.data.convert import check_precision, number_labels
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.pytree import show
 

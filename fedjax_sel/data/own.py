@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.data.checks import check_precision, list_values, number_labels
+from fedjax_sel.data.convert import check_precision, list_values, number_labels
 from fedjax_sel.data.dataset import Dataset, Pair, dataset
 from fedjax_sel.pytree import is_real, show
 

@@ -20,7 +20,7 @@ from fedjax_sel.config import Config
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem
 from fedjax_sel.config.marks import SourceChangedError, drop_marks
 from fedjax_sel.config.task import apply_task
-from fedjax_sel.data.checks import convert_new
+from fedjax_sel.data.convert import convert_new
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
