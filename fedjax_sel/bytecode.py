@@ -10,10 +10,8 @@ from types import CodeType
 NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "put", "update", "write"}
 """Methods by which code notes something in a container, and which return nothing of it."""
 
-
 LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"}
 """Instructions that load a global or a variable of a closure."""
-
 
 SILENT = {"CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "RESUME"}
 """Instructions between others that do nothing of interest here."""

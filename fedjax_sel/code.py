@@ -36,7 +36,6 @@ PLAIN = str | bytes | int | float | complex | None
 CONTAINERS = MutableMapping | MutableSequence | MutableSet | np.ndarray
 """What code can note something in; `update` of another object, as of an optimiser, reads it."""
 
-
 LONGEST = 10_000
 """Characters of a description; of a longer one, there is a digest."""
 

@@ -3,7 +3,7 @@
 Since JAX 0.10 a node registered by `jax.tree_util.register_dataclass` (which `flax.struct` uses) is compared by its
 fields alone: two classes with equal fields have equal tree definitions, and `jax.jit` may run the program that was
 compiled for one of them on the other. `jit` adds the class of every node, by identity, to what a program is compiled
-for, and a description of the user's own code.
+for, which also covers a user's `flax.struct` classes, and a description of the user's own code.
 """
 
 from __future__ import annotations

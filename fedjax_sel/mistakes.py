@@ -140,9 +140,7 @@ def name_model(model: Any, x: Any) -> Iterator[None]:
             f"task: {type(model).__name__} cannot be applied to examples of shape {tuple(x.shape[1:])} and type "
             f"{x.dtype}: {describe(error).rstrip('.')}{channels}"
         )
-        module = type(model).__module__
-        built_in = module.startswith("fedjax_sel.") and not module.endswith("._adapters")
-        if not built_in:
+        if not is_built_in(type(model)) or type(model).__module__.endswith("._adapters"):
             add_pointer(said, "docs/learn/own_model.md")
         raise said from error
 

@@ -256,6 +256,7 @@ def test_a_word_is_looked_for():
     assert "data_selection" in said
     assert "round_robin" not in said
     assert "did you mean" in refused("list", "entropi")
+    assert "'Nothing_Here'" in refused("list", "Nothing_Here")
     said = call("list", "fedft_eds").stdout
     assert "reproduce PAPER" in said
     assert "gpfl" not in said

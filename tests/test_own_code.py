@@ -442,13 +442,22 @@ def test_a_selector_of_the_users_is_explained_as_a_built_in_one_is(tmp_path):
     assert told["signals"][0].startswith("before: loss = Loss(). A client pays")
 
 
-@pytest.mark.parametrize("name", ["selectors", "optax"])
+@pytest.mark.parametrize("name", ["selectors", "optax", "fedjax_sel"])
 def test_a_file_named_like_a_module_of_python_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"{name}.py").write_text("from fedjax_sel.client_selection import Uniform\n")
     for given in (f"{name}.py:Uniform", f"{name}:Uniform"):
         with pytest.raises(ValueError, match=f"{name} is a module of Python or of a library; give the file {name}.py"):
             resolve({"data": "iris", "client_selection": given})
+
+
+def test_a_file_in_a_folder_of_libraries_is_loaded_again(tmp_path):
+    file = tmp_path / "site-packages" / "kept_there.py"
+    file.parent.mkdir()
+    file.write_text("from fedjax_sel.client_selection import Uniform\n\n\nclass Mine(Uniform):\n    pass\n")
+    for _ in range(2):
+        config = resolve({"data": "iris", "client_selection": f"{file}:Mine"})
+        assert config["client_selection"]["name"] == f"{file}:Mine"
 
 
 def test_a_finished_run_is_shown_without_the_code_of_its_strategies(tmp_path, monkeypatch):

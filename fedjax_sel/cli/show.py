@@ -158,7 +158,7 @@ def find_lists(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     if every:
         return [*(() if asked else list_choices()), *of_papers]
     try:
-        return [*find_entries(asked), *of_papers]
+        return [*find_entries(word or ""), *of_papers]
     except ValueError:
         if not named:
             raise

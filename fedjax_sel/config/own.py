@@ -112,7 +112,7 @@ def import_module(what: str, name: str) -> ModuleType:
     """Imports and returns the user's module; raises as `load_own` does."""
     stem = Path(name).stem if name.endswith(".py") else name.split(".")[0]
     if name.endswith(".py") or Path(f"{stem}.py").is_file():  # an installed package of the user's is a library, too
-        check_stem(what, stem)
+        check_stem(what, Path(name if name.endswith(".py") else f"{stem}.py").expanduser().resolve())
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as with `python -m`; the module's later imports are found there, too
@@ -131,10 +131,11 @@ def import_module(what: str, name: str) -> ModuleType:
         raise ValueError(f"{what}: {name} cannot be imported: {describe_failure(error)}") from error
 
 
-def check_stem(what: str, stem: str) -> None:
+def check_stem(what: str, file: Path) -> None:
     """Raises `ValueError` if a user's file has the name of a module of Python, or of a library that is in use."""
+    stem = file.stem
     known = getattr(sys.modules.get(stem), "__file__", None) or ""
-    if stem in sys.stdlib_module_names or is_library_file(known):
+    if stem in sys.stdlib_module_names or (is_library_file(known) and known != str(file)):
         raise ValueError(f"{what}: {stem} is a module of Python or of a library; give the file {stem}.py another name")
 
 

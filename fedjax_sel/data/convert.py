@@ -1,4 +1,4 @@
-"""Conversion of examples and targets to the types that training takes, each error with what is wrong."""
+"""Conversion of examples and targets to the types that training takes, and what that would lose."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 EXAMPLES_AT_A_TIME = 4096
-"""A memory-mapped array is checked in pieces of this many examples,"""
+"""Examples in each of the pieces in which a memory-mapped array is checked."""
 
 NUMBERS_AT_A_TIME = 2**22
-"""and of this many numbers where they are converted."""
+"""Most numbers that are converted to check what they lose."""
 
 
 def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
@@ -126,6 +126,10 @@ def convert_new(x: Any, stored: np.ndarray, features: Sequence[str] | None = Non
     return x
 
 
+BYTES_FROM = 16
+"""The largest number of examples above which `uint8` means pixels, and not counts."""
+
+
 def order_columns(x: Any, features: Sequence[str] | None) -> Any:
     """Returns new examples without names of columns; a table's columns in the order of these features.
 
@@ -219,7 +223,3 @@ def to_int32(what: str, x: np.ndarray) -> np.ndarray:
     if x.size and (x.min() < limit.min or x.max() > limit.max):
         raise ValueError(f"{what} hold integers beyond 32 bits (from {x.min()} to {x.max()}); renumber or rescale them")
     return x.astype(np.int32, copy=False)
-
-
-BYTES_FROM = 16
-"""The largest number of examples above which `uint8` means pixels, and not counts."""

@@ -84,7 +84,9 @@ class FederatedData(Pytree):
 
     def count_examples(self, *, holdout: bool | Bool[Array, ""] = False) -> Int[Array, "N"]:
         """Returns how many training examples each client has, or how many hold-out examples."""
-        return self.locate_examples(holdout=holdout)[1]
+        if isinstance(holdout, bool):
+            return self.num_holdout if holdout else self.num_examples
+        return jnp.where(holdout, self.num_holdout, self.num_examples)
 
     def locate_examples(
         self, clients: Int[Array, "*k"] | None = None, *, holdout: bool | Bool[Array, ""] = False
@@ -92,14 +94,16 @@ class FederatedData(Pytree):
         """Returns the position at which the examples of each of these clients begin, and how many it has.
 
         Args:
-          clients: numbers of clients; None: all.
+          clients: numbers of clients, -1 the same as 0; None: all.
           holdout: whether hold-out examples are meant instead of training examples.
         """
-        arrays = (self.offset, self.num_examples, self.num_holdout)
-        start, count, held = arrays if clients is None else (take(array, clients) for array in arrays)
-        if isinstance(holdout, bool):
-            return (start + count, held) if holdout else (start, count)
-        return jnp.where(holdout, start + count, start), jnp.where(holdout, held, count)
+        before, count, apart = self.offset, self.num_examples, self.count_examples(holdout=holdout)
+        if clients is not None:
+            before, count = take(before, clients), take(count, clients)
+        if holdout is False:
+            return before, count
+        apart = apart if clients is None else take(apart, clients)
+        return before + (count if holdout is True else jnp.where(holdout, count, 0)), apart
 
     def examples_of(
         self, client: Int[Array, ""], *, holdout: bool | Bool[Array, ""] = False

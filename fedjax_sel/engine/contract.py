@@ -12,11 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.mistakes import is_built_in
-from fedjax_sel.protocols import (
-    ClientSelector,
-    Strategy,
-    overrides,
-)
+from fedjax_sel.protocols import ClientSelector, Strategy, overrides
 from fedjax_sel.pytree import ARRAYS, is_key, show_value
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Turn, Undeclared, Update
 

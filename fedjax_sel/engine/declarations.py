@@ -1,4 +1,4 @@
-"""Checks of what strategies declare: fields, methods and their arguments, signals, before anything is traced."""
+"""Checks of what strategies declare, before anything is traced: fields, methods, signals and examples for them."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def check_signals(selector: Any) -> None:
 
 
 def check_examples(
-    selector: ClientSelector, data_selection: DataSelector, signal_split: str, data: FederatedData
+    selector: ClientSelector, data_selection: DataSelector, data: FederatedData, *, holdout: bool
 ) -> None:
     """Raises `ValueError` if there are no examples to evaluate on, or none of those that a signal is measured on."""
     if not len(data.test_y):
@@ -173,7 +173,7 @@ def check_examples(
     name, signals = title(type(selector)), selector.signals()
     measured = {**signals.at("before"), **signals.at("trained")}
     own = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
-    if signal_split == "holdout" and own and (without := np.flatnonzero(data.num_holdout == 0)).size:
+    if holdout and own and (without := np.flatnonzero(data.num_holdout == 0)).size:
         first, of = int(without[0]), data.num_clients
         some = f"{len(without)} of {of} clients have no hold-out examples (the first is client {first})"
         raise ValueError(

@@ -135,7 +135,7 @@ class Experiment(Pytree):
 
     @property
     def measures_holdout(self) -> bool:
-        """Whether signals are measured on clients' hold-out examples instead of their training examples."""
+        """Whether the selector's `before` and `trained` signals look at hold-out examples instead of training ones."""
         return self.signal_split == "holdout"
 
     def count_cohort(self, num_clients: int) -> int:
@@ -269,7 +269,7 @@ class Experiment(Pytree):
                     warn_of_misspelt_methods(one)
         with see("docs/learn/own_data_selector.md"):
             check_data_signals(self.data_selection)
-        check_examples(self.client_selection, self.data_selection, self.signal_split, data)
+        check_examples(self.client_selection, self.data_selection, data, holdout=self.measures_holdout)
         check_targets(self.task, self.client_selection, self.data_selection, data)
 
 

@@ -93,7 +93,7 @@ def describe_differences(differences: Differences) -> dict[str, Any]:
 
 
 def describe_runs(differences: Differences) -> dict[str, Any]:
-    """Returns the differences of all experiments, with the intervals of one more run that `ask_as_published` judges."""
+    """Returns the differences of all experiments, with the intervals of one more run (`judging.ask_as_published`)."""
     return describe_differences({name: predict_run(d) for name, d in differences.items()})
 
 

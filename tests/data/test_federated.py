@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,14 +52,20 @@ def test_the_hold_out_of_shuffled_rows_is_a_random_share():
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_client_s_training_and_hold_out_examples_are_apart(traced):
-    data = federate(toy(9), np.array([1, 0, 1, 0, 1, -1, 1, 0, 1]), 2, holdout=0.4)  # clients of 3 and of 5
+    data = jax.device_put(federate(toy(9), np.array([1, 0, 1, 0, 1, -1, 1, 0, 1]), 2, holdout=0.4))  # of 3 and of 5
+
+    def look(holdout):
+        some = data.locate_examples(jnp.array([1, 0, -1]), holdout=holdout)
+        each = [data.examples_of(jnp.asarray(client), holdout=holdout) for client in range(2)]
+        return data.count_examples(holdout=holdout), data.locate_examples(holdout=holdout), some, each
+
     for holdout, own in ((False, [[1, 3], [0, 2, 4]]), (True, [[7], [6, 8]])):
-        flag = jnp.asarray(holdout) if traced else holdout
-        assert data.count_examples(holdout=flag).tolist() == [len(one) for one in own]
-        start, count = data.locate_examples(jnp.array([1, 0]), holdout=flag)
-        assert [data.order[s : s + c].tolist() for s, c in zip(start, count, strict=True)] == own[::-1]
-        for client, one in enumerate(own):
-            index, mask = data.examples_of(jnp.asarray(client), holdout=flag)
+        counts, every, some, each = jax.jit(look)(holdout) if traced else look(holdout)
+        assert counts.tolist() == [len(one) for one in own]
+        for (start, count), clients in ((every, (0, 1)), (some, (1, 0, 0))):
+            found = [data.order[s : s + c].tolist() for s, c in zip(start.tolist(), count.tolist(), strict=True)]
+            assert found == [own[client] for client in clients]
+        for (index, mask), one in zip(each, own, strict=True):
             assert index.tolist() == one + one[-1:] * (data.longest - len(one))
             assert mask.tolist() == [place < len(one) for place in range(data.longest)]
 
