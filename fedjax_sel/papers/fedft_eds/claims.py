@@ -374,10 +374,12 @@ def judge_part_alone(histories: Histories) -> Claim:
 
 def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claims on partial training with all clients against the whole model with all or some of them."""
-    experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
 
-    def compare_with(method: str, shares: Iterable[str], metric: str) -> dict[str, dict[str, Difference]]:
+    def compare_with(
+        method: str, shares: Iterable[str], metric: str, alphas: Sequence[float] = (STRONG, WEAK)
+    ) -> dict[str, dict[str, Difference]]:
         pairs = {name_fedavg(share): (method, name_fedavg(share)) for share in shares}
+        experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in alphas]
         return compare_in(histories, experiments, pairs, metric)
 
     def say(methods: Iterable[str]) -> str:
@@ -394,11 +396,12 @@ def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
         ),
         lambda: judge_pairs(
             "stragglers-widen-the-gap",
-            "If clients drop out of FedAvg, it falls further behind FedFT-EDS: FedAvg with all clients is more "
-            "accurate than with {} of them",
-            "Table III, section IV-E: 'the performance gap is much enlarged'",
+            f"If clients drop out of FedAvg, it falls further behind FedFT-EDS at α = {STRONG:g}: FedAvg with all "
+            "clients is more accurate than with {} of them",
+            "Table III, section IV-E: 'the performance gap is much enlarger ... under strong data heterogeneity'; at "
+            "α = 0.5, three of the table's eight comparisons go the other way",
             "FedAvg with all clients - with some of them",
-            lambda metric: compare_with(FEDAVG, [share for share in SHARES if share != "full"], metric),
+            lambda metric: compare_with(FEDAVG, [share for share in SHARES if share != "full"], metric, (STRONG,)),
             say,
         ),
     )

@@ -24,6 +24,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG,
     FEDAVG_RDS,
     FEDPROX,
+    RDS,
     RDS50,
     STRONG,
     WEAK,
@@ -36,7 +37,6 @@ from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.fedft_eds.scales import find_studied, list_compared
 from fedjax_sel.papers.judging import (
     ask_comparable,
-    ask_larger,
     ask_not_below,
     judge,
     judge_larger_than_each,
@@ -109,12 +109,10 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
     every = list_compared(scale)
     few = [name_few(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
     many = [name_many(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
-    random, chance, stragglers = (
-        relate(FEDAVG_RDS, EDS, few),
-        relate(EDS50, RDS50, many),
-        relate(name_fedavg("10 %"), EDS, many),
-    )
+    random, chance = relate(FEDAVG_RDS, EDS, few), relate(EDS50, RDS50, many)
     whole = {rival: found for rival in (FEDAVG, ALL) if (found := relate(EDS, rival, many))}
+    tenth = name_fedavg("10 %")
+    others = {rival: found for rival in (EDS, RDS, ALL) if (found := relate(tenth, rival, many))}
     asked = (
         (
             "fedavg-rds-is-as-efficient",
@@ -132,14 +130,6 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             ask_not_below(float(-np.log10(QUARTER_LESS))),
             chance,
         ),
-        (
-            "few-clients-are-most-efficient",
-            "With many clients, FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS "
-            "(compared in decades)",
-            "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
-            ask_larger(),
-            stragglers,
-        ),
     )
     claims = [
         make_claim(
@@ -153,22 +143,37 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
         for name, text, source, question, found in asked
         if found
     ]
-    if whole:
-        claims.append(
-            make_claim(
-                "more-efficient-with-many-clients",
-                f"With many clients, FedFT-EDS (10 %) has a higher learning efficiency than {' and '.join(whole)} with "
-                "all clients and all of their examples (compared in decades)",
-                "section IV-E, Fig. 7: 'consistently exhibits better learning efficiency'",
-                judge_larger_than_each(whole),
-                {
-                    "efficiency of FedFT-EDS / of the other method": {
-                        f"{name}, against {rival}": describe_factor(d)
-                        for rival, found in whole.items()
-                        for name, d in found.items()
-                    }
-                },
-                rests_on=name_experiments(whole),
-            )
+    among = (
+        (
+            "few-clients-are-most-efficient",
+            f"With many clients, FedAvg with a tenth of them has a higher learning efficiency than {', '.join(others)} "
+            "with all of them (compared in decades)",
+            "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
+            others,
+        ),
+        (
+            "more-efficient-with-many-clients",
+            f"With many clients, FedFT-EDS (10 %) has a higher learning efficiency than {' and '.join(whole)} with "
+            "all clients and all of their examples (compared in decades)",
+            "section IV-E, Fig. 7: 'consistently exhibits better learning efficiency'",
+            whole,
+        ),
+    )
+    return claims + [
+        make_claim(
+            name,
+            text,
+            source,
+            judge_larger_than_each(rivals),
+            {
+                "efficiency of the first method / of the other": {
+                    f"{name}, against {rival}": describe_factor(d)
+                    for rival, found in rivals.items()
+                    for name, d in found.items()
+                }
+            },
+            rests_on=name_experiments(rivals),
         )
-    return claims
+        for name, text, source, rivals in among
+        if rivals
+    ]

@@ -35,6 +35,9 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
         name: float(np.mean(row["entropy_stratified"]) / np.mean(row["entropy_random"])) for name, row in study.items()
     }
     last = {name: difference(cka[:, 0, -1], cka[:, 1, -1]) for name, cka in alike.items()}
+    whose, place = "", "Fig. 2, section IV-A"
+    if not study.keys() & alike.keys():
+        whose, place = "of the clients in planted groups: ", "Fig. 2 (its last row), section V"
     return [
         make_claim(
             "cohorts-nearer-to-all-labels",
@@ -57,8 +60,8 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
         make_claim(
             "clusters-alike-in-late-layers",
             "In the last layer, models of the same cluster have a higher CKA than models of different clusters "
-            f"({'; '.join(last)})",
-            "Fig. 2, section IV-A",
+            f"({whose}{'; '.join(last)})",
+            place,
             judge_larger(last),
             {"same cluster - different clusters, last layer": describe_differences(last)},
             rests_on=list_experiments(name for name in study if name in last),
@@ -67,7 +70,7 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
             {name: cka for name, cka in alike.items() if CONVOLUTIONAL in name},
             "clusters-alike-in-the-first-layer",
             "first layer",
-            "Fig. 2, section IV-A: 'all pairs learned similar low level features'",
+            f"{place}: 'all pairs learned similar low level features' (section IV-A)",
         ),
         *judge_first_layer(
             {name: cka for name, cka in alike.items() if CONVOLUTIONAL not in name},

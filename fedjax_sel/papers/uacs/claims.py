@@ -214,7 +214,7 @@ def judge_boundary(histories: Histories) -> Claim:
         "top-m-are-boundary",
         "The clients with the highest entropy are the boundary clients (at least 5 of 6 selected clients, averaged "
         "over the rounds after the first fifth; the bound is ours)",
-        "Experimental Objectives and Experiment 1 (implied)",
+        "Introduction and Experiment 1 (implied): uncertain clients are those near the boundary",
         by_bound[max(BOUNDS)],
         {
             **{title: {"mean": float(np.mean(v)), "lowest seed": float(np.min(v))} for title, v in near.items()},
