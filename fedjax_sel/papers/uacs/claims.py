@@ -47,7 +47,7 @@ from fedjax_sel.papers.uacs.numbers import (
     measure,
 )
 
-COSTS = "Introduction: reducing computational costs (implied)"
+COSTS = "ours: implied by 'reducing computational costs' (Introduction), which names neither accuracy nor a rival"
 SOURCES = {
     "bytes": "ours: implied by the comparison per round",
     BROADCAST: "ours: implied by the comparison per round, with the algorithm's last step: 'broadcasts ... to all "
