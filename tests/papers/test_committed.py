@@ -282,9 +282,9 @@ def test_a_report_that_is_judged_again_has_todays_tables(tmp_path):
     folder = shutil.copytree(RESULTS / "uacs-full", tmp_path / "uacs-full")
     report = (folder / "report.md").read_text(encoding="utf-8")
     (folder / "report.md").write_text(report.replace("| default | reproduced:", "| default | undecided:"))
-    write_again(folder, read_summary("uacs-full")["judged_at"])
+    write_again(folder, "today")
     assert (folder / "report.md").read_text(encoding="utf-8") == report
-    assert read_json(folder / "summary.json") == read_summary("uacs-full")
+    assert read_json(folder / "summary.json") == read_summary("uacs-full") | {"judged_at": "today"}
 
 
 def test_a_verdict_that_is_not_what_its_numbers_give_is_found(tmp_path):
@@ -313,7 +313,7 @@ PAGES = {
 }
 """The results that each page tells."""
 
-UNLINKED = {"uacs": 13, "device-heuristic": 5, "fedft-eds": 1, "gpfl": 7, "lefl": 0}
+UNLINKED = {"uacs": 13, "device-heuristic": 5, "fedft-eds": 2, "gpfl": 7, "lefl": 0}
 """How often a page names a verdict that is no claim's: under other settings, measures or runs, which tables have."""
 
 
