@@ -172,7 +172,7 @@ def test_alike_methods_are_one_method_and_none_is_better():
     for names, prefix in ((less, "less-"), (ahead, "ahead-of")):
         assert {name for name in found if name.startswith(prefix)} == names
     others = {"half-better-than-all", "one-property-worse", "more-devices-more-cost"}
-    others |= {"more-devices-more-accuracy", "random-limits-hurt"}
+    others |= {"more-devices-more-accuracy", "random-limits-hurt", "random-tenths-hurt", "better-than-random"}
     assert {found[name] for name in apart | less | ahead | others} == {NO}
 
 
@@ -274,6 +274,24 @@ def test_more_devices_are_more_accurate_where_all_beat_each_fraction_that_the_al
     assert verdict(claim, **{RANDOM: Method(high=0.9)}) == NO
     assert verdict("random-limits-hurt", at=(0.5,), **{RANDOM: Method(high=0.9)}) == YES
     assert verdict("random-limits-hurt", at=(0.5,), **worse) == NO
+
+
+@pytest.mark.parametrize(("at", "half", "tenth"), [((0.5,), YES, NO), ((0.1,), NO, YES), ((0.75,), NO, NO)], ids=str)
+def test_limits_at_random_hurt_where_all_devices_beat_a_random_part_of_that_size(at, half, tenth):
+    found = judged(at=at, **{RANDOM: Method(high=0.9)})
+    assert (found["random-limits-hurt"].verdict, found["random-tenths-hurt"].verdict) == (half, tenth)
+    assert not found["random-tenths-hurt"].is_ours
+
+
+def test_selection_improves_performance_where_it_beats_chance_in_both_partitions_and_fractions():
+    claim, better = "better-than-random", {RANDOM: Method(high=0.9)}
+    assert verdict(claim, **better) == YES
+    assert verdict(claim) == NO, "as accurate is not better"
+    assert verdict(claim, **{PROPOSED: Method(high=0.9)}) == NO
+    assert verdict(claim, at=(0.5,), **better) == NO
+    assert verdict(claim, only_in=PARTITIONS[:1], **better) == NO
+    assert verdict(claim, at=(0.1,), **better) == NO, "a tenth is not asked"
+    assert not judged()[claim].is_ours
 
 
 def test_another_model_is_alike_where_the_methods_are_as_far_apart():

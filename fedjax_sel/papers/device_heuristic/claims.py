@@ -175,14 +175,15 @@ def judge_attained(histories: Histories, epsilon: float, metric: str, method: st
     last = list(found)[-1]
     who = "all devices" if epsilon == 1 else "half of the devices"
     slug, words = {PROPOSED: ("", "the proposed algorithm"), SET: ("set-based-", "the set-based method")}[method]
-    what = f"an accuracy of at least {100 * published:.4g} %"
-    what = what if metric == "accuracy" else f"a loss of at most {published:g}"
-    conclusion = "; Conclusion" + (", as 'the conventional method'" if method == SET else "")
+    what, source = f"a loss of at most {published:g}", "Table 5.1"
+    if metric == "accuracy":
+        what = f"an accuracy of at least {100 * published:.4g} %"
+        source += "; Conclusion" + (", as 'the conventional method'" if method == SET else "")
     return make_claim(
         f"{slug}{metric}-at-{name_fraction(epsilon)}",
         f"With {who}, {words} attains {what} (IID; after our {history.rounds} rounds, as the thesis does not give its "
         "number of rounds)",
-        "Table 5.1" + (conclusion if metric == "accuracy" else ""),
+        source,
         found[last],
         {
             f"{metric} - {published:g}" if metric == "accuracy" else f"{published:g} - {metric}": describe_differences(
@@ -250,7 +251,7 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
             {"all - proposed, final accuracy": describe_each(more)},
             rests_on=[*list_experiments(histories, (1.0,)), *(name for by in more.values() for name in by)],
         ),
-        *judge_random_half(histories),
+        *judge_random_part(histories),
         make_claim(
             "one-property-worse",
             "Devices that are selected by one property alone train a worse global model than devices that are "
@@ -292,7 +293,7 @@ def compare_all_with_random(histories: Histories, epsilon: float) -> dict[str, D
     return {partition: compare(everybody, part, "final_accuracy") for partition, (everybody, part) in ends.items()}
 
 
-def judge_random_half(histories: Histories) -> list[Claim]:
+def judge_random_part(histories: Histories) -> list[Claim]:
     """Returns the claims on how training a random part of the devices affects accuracy and costs."""
     ends = pair_with_random(histories, 0.5)
     dearer = {
