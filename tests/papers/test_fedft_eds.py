@@ -350,11 +350,6 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
         ({(name_many(CIFAR10, STRONG), name_fedavg("10 %")): NOISY, EDS: Method(0.601)}, "beats-stragglers", OPEN),
         ({name_fedavg("20 %"): BAD, name_fedavg("10 %"): BAD}, "stragglers-widen-the-gap", YES),
         ({name_fedavg("10 %"): BAD}, "stragglers-widen-the-gap", NO),
-        (
-            {(name_many(CIFAR10, STRONG), name_fedavg(share)): BAD for share in ("20 %", "10 %")},
-            "stragglers-widen-the-gap",
-            YES,
-        ),
         ({name_fedavg("20 %"): BAD, name_fedavg("10 %"): NOISY}, "stragglers-widen-the-gap", OPEN),
         ({SCRATCH: BAD}, "scratch-is-the-lower-bound", YES),
         ({SCRATCH: BAD, (AT, FEDPROX_RDS): Method(0.4)}, "scratch-is-the-lower-bound", NO),
@@ -400,6 +395,18 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
 )
 def test_claims_on_accuracy_are_judged_by_what_was_planted(changes, claim, expected):
     assert verdicts(changes)[claim] == expected
+
+
+def test_stragglers_are_asked_about_under_strong_skew_alone_where_there_are_both():
+    """The paper's own table has FedAvg with fewer clients ahead at α = 0.5."""
+    drop = [name_fedavg(share) for share in ("20 %", "10 %")]
+    strong, weak = (
+        {(name_many(data, alpha), method): BAD for data in (CIFAR10, CIFAR100) for method in drop}
+        for alpha in (STRONG, WEAK)
+    )
+    claim = "stragglers-widen-the-gap"
+    assert verdicts(strong, scale="full")[claim] == YES
+    assert verdicts(weak, scale="full")[claim] == NO
 
 
 def test_an_advantage_that_nobody_would_notice_is_none():
