@@ -68,6 +68,16 @@ def gather(part: Any, length: int, axis: int = 0) -> Any:
     return jax.tree.map(all_of, part)
 
 
+def unite(mine: Any) -> Any:
+    """Returns arrays of which each of the clients' devices has other entries, and 0 in place of the others'."""
+
+    def all_of(leaf):
+        flag = jnp.isdtype(leaf.dtype, "bool")
+        return jax.lax.psum(leaf.astype(jnp.int32) if flag else leaf, CLIENTS).astype(leaf.dtype)
+
+    return jax.tree.map(all_of, mine)
+
+
 def find_best(mine: tuple) -> tuple:
     """Returns, of what each of the clients' devices has, that with the largest first entry; the first of equals.
 

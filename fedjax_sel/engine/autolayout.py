@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
+import numpy as np
+from jaxtyping import Int
 
 from fedjax_sel.catalog import see
 from fedjax_sel.engine.layout import Layout
@@ -20,6 +23,8 @@ def choose_layout(
     *,
     runs: int = 1,
     members: int = 1,
+    cohort: int | None = None,
+    steps: Sequence[Int[np.ndarray, "N"]] = (),
 ) -> Layout:
     """Returns the layout to use.
 
@@ -29,6 +34,8 @@ def choose_layout(
       row: floating-point operations of one row's forward pass.
       mesh: of devices; `"auto"`: chosen by `divide_cores`; None: the layout's own.
       runs, members: what there is to divide: seeds, and clients of a cohort.
+      cohort: clients of a cohort, if they cannot be divided; None: `members`.
+      steps: local steps of each client, for each federation that runs are on; none: all clients have as many.
 
     Raises:
       ValueError: the layout's name is unknown, or the mesh does not match the devices.
@@ -47,9 +54,10 @@ def choose_layout(
     on_cpu = jax.default_backend() == "cpu"
     least, work_at_once = (LEAST_EXAMPLES, LARGE_PASS) if on_cpu else (4 * LEAST_EXAMPLES, 10 * LARGE_PASS)
     examples = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
+    uneven = any(of_clients.min() < of_clients.max() for of_clients in steps)
     known = {
         "vmap": Layout(examples=examples, mesh=mesh),
-        "scan": Layout(clients=1, seeds="scan", examples=examples, mesh=mesh),
+        "scan": Layout(clients=1, seeds="scan", examples=examples, balanced=uneven, mesh=mesh),
     }
     if layout in known:
         return known[layout]
@@ -58,10 +66,52 @@ def choose_layout(
     # On a CPU a large step keeps the cores busy by itself, and stacking costs memory; a small one is mostly overhead.
     if on_cpu and work >= SMALL_STEP:
         return known["scan"]
+    shares = mesh or (1, 1)
+    if on_cpu and uneven:
+        cost = estimate_cost(work, steps, runs, cohort or members, shares)
+        seeds, clients = min(cost, key=cost.__getitem__)
+        return replace(known[clients], seeds=seeds)
     # Stack seeds, too; on a CPU only as long as what they touch in a step stays in the caches.
-    runs, members = (-(-whole // share) for whole, share in zip((runs, members), mesh or (1, 1), strict=True))
+    runs, members = (-(-whole // share) for whole, share in zip((runs, members), shares, strict=True))
     in_turn = on_cpu and runs > 1 and work * runs * members > LARGE_STEP
     return replace(known["vmap"], seeds="scan") if in_turn else known["vmap"]
+
+
+def estimate_cost(
+    work: float, steps: Sequence[Int[np.ndarray, "N"]], runs: int, cohort: int, shares: tuple[int, int]
+) -> dict[tuple[str, str], float]:
+    """Returns what a round costs a core of a CPU, in floating-point operations, by how seeds and clients are run.
+
+    Clients side by side take the steps of the longest of them, in every seed that is beside; one after another, the
+    longest first, they take their own, or those of the longest of the seeds' members in the same place.
+
+    Args:
+      work: floating-point operations of one client's step.
+      steps: local steps of each client, for each federation.
+      runs, cohort: seeds, and clients of a cohort.
+      shares: numbers of devices that share them.
+    """
+    rng, drawn = np.random.default_rng(0), []
+    few = [np.sort(one)[np.linspace(0, len(one) - 1, min(len(one), MOST_SAMPLED)).astype(int)] for one in steps]
+    side = -(-runs // shares[0])
+    for turn in range(SAMPLES):
+        every = [rng.permutation(few[(turn * side + i) % len(few)])[:cohort] for i in range(side)]
+        least = min(map(len, every))
+        drawn.append([np.sort(one)[::-1][: least : shares[1]] for one in every])
+    count = np.asarray(drawn, float)  # turn, seed, member
+    side, each = count.shape[1:]
+
+    def price(width: int) -> float:
+        crowded = side > 1 and width * work > LARGE_STEP
+        return (OF_STEP + width * (OF_MODEL + work)) * (CROWDED if crowded else 1.0)
+
+    total = {
+        ("vmap", "vmap"): count.max((1, 2)) * price(side * each),
+        ("scan", "vmap"): count.max(2).sum(1) * price(each),
+        ("scan", "scan"): count.sum((1, 2)) * price(1),
+        ("vmap", "scan"): count.max(1).sum(1) * price(side),
+    }
+    return {how: float(one.mean()) for how, one in total.items()}
 
 
 def divide_cores(runs: int, members: int) -> tuple[int, int] | None:
@@ -111,6 +161,17 @@ LARGE_STEP = 2e7
 16 seeds on 2 cores, time by scan over time by vmap: 1.9 at 1.7e4 (Iris), 1.1 at 1.7e6 and 1.0 at 1.6e7 (digits,
 logistic regression and 64-64-30-10), 0.6 to 0.9 at 4.3e7 (MNIST, logistic regression).
 """
+
+OF_STEP, OF_MODEL, CROWDED = 3e5, 5e4, 1.35
+"""What a step costs a CPU besides its products, and each model in it, in floating-point operations; and how many times
+as much it costs if what it touches does not stay in the caches.
+
+Fitted to rounds of ten of 50 clients, divided by Dirichlet's law with α = 0.1 or 0.5 or alike, with 1, 5 and 16 seeds:
+logistic regression of 4, 64 and 784 features, and perceptrons (2 cores, `benchmarks/NOTES.md`).
+"""
+
+SAMPLES, MOST_SAMPLED = 16, 1000
+"""How often cohorts are drawn for an estimate, and from how many clients at most, of all sizes."""
 
 LARGE_PASS, LEAST_EXAMPLES = 1e9, 64
 """The most floating-point operations of a flat pass on a CPU, and the fewest rows that a pass has even so.

@@ -23,7 +23,7 @@ from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_client_signals, measure_examples, measure_server, split_signals
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import count_affordable
-from fedjax_sel.protocols import Signal, overrides
+from fedjax_sel.protocols import DataSelector, Signal, overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn, Variables
 
@@ -69,13 +69,15 @@ def select_examples(
     selector = experiment.data_selection
     signals = selector.signals()
 
-    def select(client):
+    def select(client, measured=None):
         index, valid = data.examples_of(client)
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
         key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
         mine = own_variables(state.variables, state.personal, client)
         key_signals = jax.random.fold_in(key, OF_SIGNALS)
-        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
+        if measured is None:
+            measured = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
+        asks, values = measured
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
             turn = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
@@ -91,7 +93,10 @@ def select_examples(
     with stage("data selection", round=ctx.round):  # without signals there is no work to divide
         on = (experiment.task, state.variables, data, layout)
         validation = measure_server(selector.validation_signals(), *on)
-        each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
+        if together := measure_together(experiment, signals, data, state, ctx, cohort, layout):
+            each = jax.vmap(select)(cohort.client, together)
+        else:
+            each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
         index, weight, after, report, screened = each
         faults = refuse_faults(experiment, count_example_faults(weight, cohort.mask, weighted=selector.weighted))
         mask = (weight != 0) & cohort.mask[:, None]
@@ -101,6 +106,45 @@ def select_examples(
         whole = jnp.where(chosen > 0, data.num_examples[cohort.client], 0)
         counts = whole.astype(chosen.dtype) if selector.represents_all else chosen
         return Chosen(examples, counts, jnp.where(cohort.mask, screened, 0), after, report, faults)
+
+
+def measure_together(
+    experiment: Experiment,
+    signals: Mapping[str, Signal],
+    data: FederatedData,
+    state: RoundState,
+    ctx: Context,
+    cohort: Cohort,
+    layout: Layout,
+) -> tuple[Bool[Array, "m"], Values] | None:
+    """Returns which members measure their signals this round, and the values of all, from passes over their examples.
+
+    It returns None if each member is to measure its own: clients have about as many examples each, so that no pass
+    would be spared, or models of their own, or a signal is of the whole client or several numbers an example.
+    """
+    selector, task = experiment.data_selection, experiment.task
+    by_example, by_client, _ = split_signals(signals)
+    mean = len(data.order) / data.num_clients
+    if not by_example or by_client or jax.tree.leaves(state.personal) or data.longest <= UNEVEN * mean:
+        return None
+
+    def measure(index: Int[Array, "b"]) -> Values:
+        batch = data.batch(index, jnp.ones(index.shape, bool))
+        return measure_examples(by_example, task, state.variables, batch.x, batch.y)
+
+    if any(value.ndim > 1 for value in jax.eval_shape(measure, jnp.zeros(8, jnp.int32)).values()):
+        return None
+    own = jax.tree.map(lambda leaf: leaf[cohort.client], state.data_selection)
+    asks = jnp.ones(ctx.m, bool)
+    if overrides(selector, "asks"):
+        asks = jax.vmap(lambda own: find_asks(selector, own, ctx))(own)
+    index, mask = jax.vmap(data.examples_of)(cohort.client)
+    count = jnp.where(cohort.mask & asks, mask.sum(1), 0)
+    return asks, layout.over_filled(measure, index, count, mean)
+
+
+UNEVEN = 1.25
+"""How many times the average a client must have at most, for members to measure their signals one by one."""
 
 
 def measure_own(
@@ -123,9 +167,15 @@ def measure_own(
 
     if not overrides(selector, "asks"):
         return True, measure()
+    asks = find_asks(selector, own, ctx)
+    return asks, run_if(asks, measure)
+
+
+def find_asks(selector: DataSelector, own: StrategyState, ctx: Context) -> Bool[Array, ""]:
+    """Returns whether a client with this state measures its signals this round."""
     asks = jnp.asarray(selector.asks(own, ctx.round))
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
-    return asks, run_if(asks, measure)
+    return asks
 
 
 def make_turn(

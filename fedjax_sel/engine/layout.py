@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from fedjax_sel.arrays import take, widen
-from fedjax_sel.collectives import CLIENTS, exchange, gather, share
+from fedjax_sel.collectives import CLIENTS, exchange, gather, share, unite
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.pytree import is_whole, to_plain
 from fedjax_sel.types import Update, Variables
@@ -35,17 +35,22 @@ class Layout:
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
       examples: examples in one flat forward pass through the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
+      balanced: whether members are dealt to devices by their steps, and train the longest first, so that devices wait
+        less for each other, and members side by side end together; otherwise in the order of the cohort.
     """
 
     clients: int | None = None
     seeds: str = "vmap"
     examples: int = 8192
     mesh: tuple[int, int] | None = None
+    balanced: bool = False
 
     def __post_init__(self):
-        """Raises `ValueError` for an unknown way of running seeds, or a number below 1."""
+        """Raises `ValueError` for an unknown way of running seeds, or a field of another type or below 1."""
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
+        if not isinstance(self.balanced, bool):
+            raise ValueError(f"layout: balanced is {self.balanced!r}; it must be true or false")
         if isinstance(self.mesh, list | tuple):
             object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, with Python numbers
         for name in ("clients", "examples"):
@@ -58,7 +63,8 @@ class Layout:
         """Describes the layout as printed when a run starts."""
         clients = {None: "vmap", 1: "scan"}.get(self.clients, f"scan over vmap of {self.clients}")
         mesh = "" if self.mesh is None else ", on a mesh of {} x {} devices (seeds, clients)".format(*self.mesh)
-        return f"seeds by {self.seeds}, clients by {clients}{mesh}"
+        order = ", the longest first" if self.balanced else ""
+        return f"seeds by {self.seeds}, clients by {clients}{order}{mesh}"
 
     @property
     def shares(self) -> tuple[int, int]:
@@ -139,10 +145,14 @@ class Layout:
             members, steps, weight = part
             return self._train(one, members, steps, weight, like, stacked=stacked)
 
-        if self.shares[1] == 1:
-            total, each = mine((members, steps, weight))
-        else:
-            total, each = exchange(*mine(share((members, steps, weight), self.shares[1])), weight.shape[0])
+        m, devices = weight.shape[0], self.shares[1]
+        dealt = deal(steps, devices) if self.balanced and (devices > 1 or (self.clients or m) < m) else None
+        part = members, steps, weight
+        part = part if dealt is None else jax.tree.map(lambda a: fill_to(a, len(dealt))[dealt], part)
+        total, each = mine(part) if devices == 1 else exchange(*mine(share(part, devices)), len(part[-1]))
+        if dealt is not None:
+            place = jnp.argsort(dealt)[:m]
+            each = jax.tree.map(lambda a: take(a, place), each)
         update, report, deltas = each
         return total, (update, report), deltas
 
@@ -253,6 +263,44 @@ class Layout:
         """Applies `f`, which returns outputs per example, to flat examples in passes of at most `self.examples`."""
         return self._divide(lambda part: self._over_examples(f, *part), arrays)
 
+    def over_filled(
+        self, f: Callable[[Int[Array, "b"]], Any], index: Int[Array, "k L"], count: Int[Array, "k"], usual: float
+    ) -> Any:
+        """Applies `f` to the examples that clients have, in as many passes as these need, however long the longest is.
+
+        Devices share the examples alike, whoever owns them.
+
+        Args:
+          f: returns a number, or several, of each of these examples, given as indices.
+          index: each client's examples; those after its `count` repeat its last one.
+          count: number of each client's examples.
+          usual: number of examples that a client has on average.
+
+        Returns:
+          What `f` returned, with leading `k L`; 0 of a client without examples.
+        """
+        k, longest = index.shape
+        devices, ends = self.shares[1], jnp.cumsum(count)
+        own = -(-ends[-1:] // devices)
+        begin = own * jax.lax.axis_index(CLIENTS) if devices > 1 else 0 * own
+        end = jnp.minimum(begin + own, ends[-1:])
+        size = min(self.examples, 8 * math.ceil(k * usual / devices / 16))  # two passes, usually
+
+        def step(i, done):
+            place = begin + i * size + jnp.arange(size)
+            owner = jnp.searchsorted(ends, place, side="right")  # k: there is no such example
+            place_of_own = place - take(ends - count, owner)
+            found = f(index.at[owner, place_of_own].get(mode="clip"))
+            owner = jnp.where(place < end, owner, k)
+            return jax.tree.map(lambda a, b: a.at[owner, place_of_own].set(b, mode="drop"), done, found)
+
+        like = jax.eval_shape(f, index[0, :size])
+        nothing = jax.tree.map(lambda a: jnp.zeros((k, longest, *a.shape[1:]), a.dtype), like)
+        done = jax.lax.fori_loop(0, share_bound(-(-(end - begin) // size)), step, nothing)
+        done = unite(done) if devices > 1 else done
+        last = jnp.minimum(jnp.arange(longest)[None], jnp.maximum(count, 1)[:, None] - 1)
+        return jax.tree.map(lambda a: jax.vmap(take)(a, last), done)
+
     def over_own_examples(self, f: Callable, *arrays: Any) -> Any:
         """Applies `f`, which returns outputs per example, to one client's examples; in passes if clients take turns.
 
@@ -297,6 +345,31 @@ class Layout:
 
 ONE_BY_ONE = Layout(clients=1, seeds="scan")
 """The layout of least memory: one run and one client at a time."""
+
+
+def deal(load: Int[Array, "m"], among: int) -> Int[Array, "q"]:
+    """Returns the order of members in which `among` equal parts have loads alike, each with the largest loads first.
+
+    The largest go first, one to each part, then the next largest, of which the least loaded part gets the largest. The
+    order is as long as `among` divides; numbers from `m` on stand for nobody, at the ends of parts.
+
+    >>> deal(jnp.array([1, 9, 5, 4, 2]), 2)
+    Array([1, 4, 0, 2, 3, 5], dtype=int32)
+    """
+    load = fill_to(load, among * -(-len(load) // among))
+
+    def give(total, members):
+        part = jnp.argsort(total)
+        return total.at[part].add(load[members]), jnp.zeros_like(members).at[part].set(members)
+
+    in_turn = jnp.argsort(-load).reshape(-1, among)
+    return jax.lax.scan(give, jnp.zeros(among, load.dtype), in_turn)[1].T.ravel()
+
+
+def fill_to(array: Shaped[Array, "m ..."], length: int) -> Shaped[Array, "q ..."]:
+    """Returns an array with zeros appended until its first axis is as long."""
+    padding = [(0, length - array.shape[0], 0)] + [(0, 0, 0)] * (array.ndim - 1)
+    return jax.lax.pad(array, jnp.zeros((), array.dtype), padding)
 
 
 def has_leading_axis(axes: Any, args: Any) -> list[bool]:

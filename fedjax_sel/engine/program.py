@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
@@ -22,7 +23,7 @@ from fedjax_sel.engine.layout import Layout, has_leading_axis
 from fedjax_sel.engine.memory import DoesNotFit, check_kept, check_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.protocols import overrides
+from fedjax_sel.protocols import LocalTrainer, overrides
 from fedjax_sel.types import PRNGKey
 
 
@@ -190,13 +191,10 @@ def plan_program(
     Raises:
       ValueError: they cannot share a program, or the layout or mesh is invalid.
     """
-    first, x, data = experiments[0], drawn[0].like, stack(drawn)[0]
-    flops = first.task.flops(x)
-    batch = first.local_training.step_examples(data.longest)
-    members = 1 if keeps_client_state(first, data) else first.count_cohort(data.num_clients)
+    first = experiments[0]
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)
-    chosen = choose_layout(layout, 3 * flops * batch, flops, mesh, runs=count, members=members)
+    chosen = plan_layout(first, drawn, count, layout, mesh)
     pairs += [pairs[-1]] * (-count % chosen.shares[0])
     each, of_runs = [experiments[i] for i, _ in pairs], [drawn[j] for _, j in pairs]
     shared, differs = stack_experiments(each, others)
@@ -204,6 +202,34 @@ def plan_program(
     length = chunk or max(1, -(-first.rounds // 20))
     runs = [seeds[j] for _, j in pairs]
     return Program(each, of_runs, runs, count, shared, differs, together, axes, chosen, length)
+
+
+def plan_layout(
+    experiment: Experiment,
+    drawn: Sequence[FederatedData],
+    runs: int,
+    layout: Layout | str | None = None,
+    mesh: tuple[int, int] | str | None = None,
+) -> Layout:
+    """Returns the layout of so many runs of an experiment on these federations, which are padded alike."""
+    data, trainer = drawn[0], experiment.local_training
+    flops, longest = experiment.task.flops(data.like), max(one.longest for one in drawn)
+    cohort = experiment.count_cohort(data.num_clients)
+    members = 1 if keeps_client_state(experiment, data) else cohort
+    steps = [count_steps(trainer, one.num_examples) for one in drawn]
+    work = 3 * flops * trainer.step_examples(longest)
+    return choose_layout(layout, work, flops, mesh, runs=runs, members=members, cohort=cohort, steps=steps)
+
+
+def count_steps(trainer: LocalTrainer, num_examples: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
+    """Returns about how many local steps clients with so many examples take, if they train on all of them."""
+
+    def count(n: int) -> int:
+        seen = trainer.most_examples(n)
+        return -(-(n if seen is None else seen) // trainer.step_examples(n))
+
+    sizes, place = np.unique(np.asarray(num_examples), return_inverse=True)
+    return np.array([count(int(n)) for n in sizes])[place]
 
 
 def keeps_client_state(experiment: Experiment, data: FederatedData) -> bool:

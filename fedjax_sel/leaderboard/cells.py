@@ -18,6 +18,8 @@ from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.faults import say_problems
 from fedjax_sel.engine.history import History
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.program import plan_layout
 from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
 from fedjax_sel.leaderboard.selectors import Competitor
@@ -143,7 +145,8 @@ class Workbench:
         drawn = self._drawn[federation.name]
         mine = {seed: replace(one, public_x=public) for seed, one in drawn.items()}
         recipe = {name: getattr(run.data, name) for name in ("source", "partition", "holdout", "data_seed")}
-        return replace(run, data=Drawn(**recipe, devices=run.data.devices, public=run.data.public, drawn=mine))
+        data = Drawn(**recipe, devices=run.data.devices, public=run.data.public, drawn=mine)
+        return replace(run, data=data, execution=replace(run.execution, layout=self._plan_layout(run)))
 
     def _draw(self, entry: Entry) -> None:
         """Draws a federation for all seeds."""
@@ -172,6 +175,12 @@ class Workbench:
                 order = np.pad(one.order, more)
                 owner = np.pad(one.owner, more, constant_values=one.num_clients)  # as `federation.stack` pads them
                 drawn[seed] = replace(one, order=order, owner=owner, longest=longest)
+
+    def _plan_layout(self, run: Run) -> Layout:
+        """Returns one layout for the same run on each federation of the family, so that they share its program."""
+        every = [one for drawn in self._drawn.values() for one in drawn.values()]
+        how = run.execution
+        return replace(plan_layout(run.experiment, every, len(run.seeds), how.layout, how.mesh), mesh=None)
 
     def _problem(self, config: Config) -> Problem:
         """Returns the problem of a configuration, made once for all configurations that share it."""
