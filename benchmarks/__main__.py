@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "million", "sweep", "layouts")
+NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "million", "sweep", "layouts", "unequal")
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def alone(name: str, quick: bool, out: Path) -> None:
         rows.append(row)
         shown = {
             key: row[key]
-            for key in ("what", "client_selection", "N", "cohort_size", "clients", "convolution")
+            for key in ("what", "client_selection", "N", "cohort_size", "clients", "order", "convolution")
             if key in row
         }
         if "seconds_a_round" in row:

@@ -54,7 +54,9 @@ def printed(found: dict[str, Any]) -> str:
         for row in done["rows"]:
             if "seconds_a_round" not in row:
                 continue
-            what = [str(row[key]) for key in ("what", "client_selection", "clients", "convolution") if key in row]
+            what = [
+                str(row[key]) for key in ("what", "client_selection", "clients", "order", "convolution") if key in row
+            ]
             counts = [f"{name} = {row[key]}" for key, name in (("N", "N"), ("cohort_size", "m")) if key in row]
             lines.append(
                 (

@@ -21,8 +21,10 @@ from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.devices.laws import LogNormal
+from fedjax_sel.engine import data_selection
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models import _conv
 from fedjax_sel.models.conv_dropout import ConvDropout
@@ -161,6 +163,64 @@ def layouts(scale: Scale, peak: float) -> Iterator[Row]:
             yield {"what": name, "cohort_size": m, "clients": way, **convolution, **found}
 
 
+ORDERS = {
+    "all side by side": fs.Layout(),
+    "seeds in turn": fs.Layout(seeds="scan"),
+    "clients in turn": fs.Layout(clients=1, balanced=True),
+    "both in turn": fs.Layout(clients=1, seeds="scan", balanced=True),
+    "auto": None,
+}
+"""Layouts of unequal clients."""
+
+
+def unequal(scale: Scale, peak: float) -> Iterator[Row]:
+    """Measures clients of unequal sizes: what the layout depends on, and choice by entropy with and without padding."""
+    data = rows("fashion_mnist", (28, 28, 1), 60_000, scale)
+    models = {"logistic regression": LogisticRegression(10), "perceptron": MLP(10, (64, 30))}
+    for (name, model), alpha in itertools.product(models.items(), (0.1, 0.5)):
+        federation = fs.Federation(data, fs.partition.Dirichlet(clients=100, alpha=alpha))
+        rounds = scale.rounds(20, 100)
+        experiment = fs.Experiment(
+            fs.Task.on(model, data),
+            local_training=SGD(0.01, batch_size=10),
+            cohort_size=10,
+            rounds=rounds,
+            evaluate_every=rounds,
+        )
+        for seeds, order in itertools.product((1,) if scale.quick else (1, 5, 16), ORDERS):
+            if seeds == 1 and order in ("seeds in turn", "clients in turn"):
+                continue
+            found = measured(experiment, federation, chunk=rounds // 4, seeds=seeds, layout=ORDERS[order], peak=peak)
+            yield {"what": f"{name}, α = {alpha}", "order": order, **found}
+    rounds = scale.rounds(8, 40)
+    for alpha, padded in itertools.product((0.1, 0.5), (True, False)):
+        experiment = fs.Experiment(
+            fs.Task.on(MLP(10, (400, 200)), data),
+            data_selection=Entropy(0.1),
+            local_training=SGD(0.01, batch_size=32, epochs=5),
+            cohort_size=100,
+            rounds=rounds,
+            evaluate_every=rounds,
+        )
+        with examined(padded):
+            federation = fs.Federation(data, fs.partition.Dirichlet(clients=100, alpha=alpha))
+            found = measured(experiment, federation, chunk=rounds // 4, peak=peak)
+        how = "padded to the longest" if padded else "as they are"
+        yield {"what": f"a tenth by entropy of all of 100 clients, α = {alpha}", "order": how, **found}
+
+
+@contextlib.contextmanager
+def examined(padded: bool):
+    """Lets clients measure their examples one by one, padded to the longest, within the context, or together."""
+    before = data_selection.UNEVEN
+    data_selection.UNEVEN = float("inf") if padded else before
+    try:
+        yield
+    finally:
+        data_selection.UNEVEN = before
+        jax.clear_caches()
+
+
 @contextlib.contextmanager
 def lowered(native: bool):
     """Lowers convolutions to XLA's own, or to patches, within the context."""
@@ -276,6 +336,7 @@ WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
     "million": million,
     "sweep": sweep,
     "layouts": layouts,
+    "unequal": unequal,
 }
 """The six workloads, a million clients, and what the automatic choices are based on."""
 

@@ -49,14 +49,14 @@ def choose_layout(
     else:
         mesh = None if isinstance(mesh, str) else mesh
         check_mesh(mesh)
+    uneven = any(of_clients.min() < of_clients.max() for of_clients in steps)
     if isinstance(layout, Layout):
-        return replace(layout, mesh=mesh)
+        return replace(layout, mesh=mesh, balanced=uneven if layout.balanced is None else layout.balanced)
     on_cpu = jax.default_backend() == "cpu"
     least, work_at_once = (LEAST_EXAMPLES, LARGE_PASS) if on_cpu else (4 * LEAST_EXAMPLES, 10 * LARGE_PASS)
     examples = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
-    uneven = any(of_clients.min() < of_clients.max() for of_clients in steps)
     known = {
-        "vmap": Layout(examples=examples, mesh=mesh),
+        "vmap": Layout(examples=examples, mesh=mesh, balanced=False),
         "scan": Layout(clients=1, seeds="scan", examples=examples, balanced=uneven, mesh=mesh),
     }
     if layout in known:

@@ -36,21 +36,22 @@ class Layout:
       examples: examples in one flat forward pass through the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
       balanced: whether members are dealt to devices by their steps, and train the longest first, so that devices wait
-        less for each other, and members side by side end together; otherwise in the order of the cohort.
+        less for each other, and members side by side end together; otherwise in the order of the cohort. None: if
+        clients' steps differ.
     """
 
     clients: int | None = None
     seeds: str = "vmap"
     examples: int = 8192
     mesh: tuple[int, int] | None = None
-    balanced: bool = False
+    balanced: bool | None = None
 
     def __post_init__(self):
         """Raises `ValueError` for an unknown way of running seeds, or a field of another type or below 1."""
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
-        if not isinstance(self.balanced, bool):
-            raise ValueError(f"layout: balanced is {self.balanced!r}; it must be true or false")
+        if not isinstance(self.balanced, bool | None):
+            raise ValueError(f"layout: balanced is {self.balanced!r}; it must be true, false or null")
         if isinstance(self.mesh, list | tuple):
             object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, with Python numbers
         for name in ("clients", "examples"):

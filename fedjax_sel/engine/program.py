@@ -216,7 +216,7 @@ def plan_layout(
     flops, longest = experiment.task.flops(data.like), max(one.longest for one in drawn)
     cohort = experiment.count_cohort(data.num_clients)
     members = 1 if keeps_client_state(experiment, data) else cohort
-    steps = [count_steps(trainer, one.num_examples) for one in drawn]
+    steps = [count_steps(trainer, np.asarray(one.num_examples)) for one in drawn]
     work = 3 * flops * trainer.step_examples(longest)
     return choose_layout(layout, work, flops, mesh, runs=runs, members=members, cohort=cohort, steps=steps)
 
@@ -228,7 +228,7 @@ def count_steps(trainer: LocalTrainer, num_examples: Int[np.ndarray, "N"]) -> In
         seen = trainer.most_examples(n)
         return -(-(n if seen is None else seen) // trainer.step_examples(n))
 
-    sizes, place = np.unique(np.asarray(num_examples), return_inverse=True)
+    sizes, place = np.unique(num_examples, return_inverse=True)
     return np.array([count(int(n)) for n in sizes])[place]
 
 

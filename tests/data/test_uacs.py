@@ -113,6 +113,7 @@ def test_test_rows_are_uniform_on_the_square():
         ({"num_examples": 0}, "num_examples is 0, num_test_examples is 2000; both must be at least 1"),
         ({"num_test_examples": -1}, "num_test_examples is -1"),
         ({"clients": 20.5}, "uacs: clients is 20.5; it must be a whole number"),
+        ({"keep": "boundary"}, "unknown keep 'boundary'"),
         ({"amplitude": -0.1}, "amplitude is -0.1; it must be from 0 to 0.75"),
         ({"amplitude": float("nan")}, "amplitude is nan"),
     ],

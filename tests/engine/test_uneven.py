@@ -130,7 +130,7 @@ def test_members_choose_what_they_choose_when_each_measures_its_own(selector, la
 )
 def test_a_balanced_cohort_trains_as_one_in_order(case, mesh, clients):
     experiment, data = CASES[case]
-    plain = simulate(experiment, data, SEEDS, layout=Layout(clients=clients))
+    plain = simulate(experiment, data, SEEDS, layout=Layout(clients=clients, balanced=False))
     balanced = simulate(experiment, data, SEEDS, layout=Layout(clients=clients, balanced=True), mesh=mesh)
     np.testing.assert_array_equal(balanced.selections, plain.selections)
     for metric in plain.metrics:
@@ -140,7 +140,7 @@ def test_a_balanced_cohort_trains_as_one_in_order(case, mesh, clients):
 def test_a_deadline_meets_the_same_members_in_a_balanced_cohort():
     experiment, data = CASES["devices with a deadline"]
     assert isinstance(experiment.client_selection, Oort)
-    plain = simulate(experiment, data, SEEDS, layout=Layout(clients=1))
+    plain = simulate(experiment, data, SEEDS, layout=Layout(clients=1, balanced=False))
     balanced = simulate(experiment, data, SEEDS, layout=Layout(clients=1, balanced=True), mesh=(1, 2))
     np.testing.assert_array_equal(balanced.selections, plain.selections)
     np.testing.assert_allclose(balanced["seconds"], plain["seconds"], rtol=1e-5)
@@ -182,6 +182,16 @@ def test_unequal_clients_take_turns_where_they_would_wait_for_the_longest(work, 
     assert not alike.balanced
 
 
+def test_a_given_layout_balances_unequal_clients_unless_it_says_otherwise():
+    alike, differ = [np.array([4, 4, 4])], [np.array([4, 4, 5])]
+    for given in (Layout(clients=1), Layout(clients=1, balanced=None)):
+        assert choose_layout(given, 1e6, 1.0, members=3, steps=differ).balanced is True
+        assert choose_layout(given, 1e6, 1.0, members=3, steps=alike).balanced is False
+    for told in (True, False):
+        for steps in (alike, differ):
+            assert choose_layout(Layout(clients=1, balanced=told), 1e6, 1.0, members=3, steps=steps).balanced is told
+
+
 def test_an_accelerator_stacks_unequal_clients_too(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert choose_layout(None, 1e6, 1.0, members=9, steps=[np.array([1] * 8 + [100])]).clients is None
@@ -202,9 +212,9 @@ def test_steps_are_counted_as_trainers_plan_them(trainer, steps):
     np.testing.assert_array_equal(trainer.plan(jnp.asarray(sizes), 100, 0, 1).steps, steps)
 
 
-@pytest.mark.parametrize("value", [1, None, "yes"])
-def test_balanced_is_true_or_false(value):
+@pytest.mark.parametrize("value", [1, "yes"])
+def test_balanced_is_true_false_or_null(value):
     layout = Layout()
     object.__setattr__(layout, "balanced", value)
-    with pytest.raises(ValueError, match=f"balanced is {value!r}; it must be true or false"):
+    with pytest.raises(ValueError, match=f"balanced is {value!r}; it must be true, false or null"):
         layout.__post_init__()

@@ -216,6 +216,8 @@ EVERYWHERE = {
     "scratch-is-the-lower-bound",
 }
 BEYOND_SMOKE = {
+    "entropy-beats-chance-with-many-clients",
+    "entropy-converges-faster-with-many-clients",
     "partial-training-alone-pays",
     "partial-training-beats-whole-on-a-tenth",
     "pretraining-raises-accuracy-on-speech",
@@ -265,7 +267,7 @@ RHO_01, RHO_2, RHO_10 = ((name_ablation("ρ =", rho), "EDS") for rho in ("0.1", 
 CLASSIFIER = name_ablation("trained:", "classifier")
 BY_ALPHA = [(name_ablation("α =", f"{alpha:g}"), "EDS") for alpha in ALPHAS]
 BY_PART = [(name_ablation("trained:", part), "EDS") for part in PARTS]
-SPOKEN = name_many(SPEECH["small"], STRONG)
+SPOKEN, MANY = name_many(SPEECH["small"], STRONG), name_many(CIFAR10, STRONG)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +297,13 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
             NO,
         ),  # surely less than at its best
         ({EDS: SOON}, "entropy-converges-faster", NO),
+        ({(MANY, EDS): GOOD, (MANY, EDS50): GOOD}, "entropy-beats-chance-with-many-clients", YES),
+        ({(MANY, EDS): GOOD}, "entropy-beats-chance-with-many-clients", NO),
+        ({EDS: GOOD, EDS50: GOOD, (MANY, EDS50): Method()}, "entropy-beats-chance-with-many-clients", NO),
+        ({(MANY, EDS): NOISY, (MANY, EDS50): GOOD}, "entropy-beats-chance-with-many-clients", OPEN),
+        ({(MANY, EDS): SOON, (MANY, EDS50): SOON}, "entropy-beats-chance-with-many-clients", NO),
+        ({(MANY, EDS): SOON, (MANY, EDS50): SOON}, "entropy-converges-faster-with-many-clients", YES),
+        ({EDS: SOON, EDS50: SOON, (MANY, EDS): Method()}, "entropy-converges-faster-with-many-clients", NO),
         ({RDS: GOOD}, "partial-training-alone-pays", YES),
         ({FEDAVG_RDS: GOOD}, "partial-training-alone-pays", NO),
         (dict.fromkeys(BY_ALPHA[1:3], GOOD), "entropy-helps-most-under-skew", YES),

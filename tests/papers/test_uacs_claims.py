@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, papers
+from fedjax_sel.config import build, resolve
 from fedjax_sel.data.uacs import SHAPE, Shape, g, uacs
 from fedjax_sel.papers.paper import Evidence, Finished
 from fedjax_sel.papers.uacs.cells import (
+    ALONE,
     COMPARED,
     ENTROPY,
     EVERYBODY,
@@ -16,6 +18,7 @@ from fedjax_sel.papers.uacs.cells import (
     GREEDY,
     LINEAR,
     LONG,
+    OTHERS,
     RANDOM,
     ROBIN,
     STRAIGHTER,
@@ -412,6 +415,52 @@ def test_all_clients_train_in_the_controls_cells_and_straighter_boundaries_are_o
             config = cells[f"{title}, {name}", RANDOM]
             assert (config["model"]["name"], config["data"]["amplitude"]) == ("logistic", amplitude)
     assert not any(method == EVERYBODY for cell in list_cells("small") for method in [cell.method])
+
+
+def plan_parts(all_clients, alone, others, only_in=TITLES):
+    """Histories of all clients, of those at the boundary and of the others, in some settings; elsewhere alike."""
+    histories = {}
+    for title in TITLES:
+        here = (all_clients, alone, others) if title in only_in else (Method(),) * 3
+        for part, method in zip(("", f", {ALONE}", f", {OTHERS}"), here, strict=True):
+            histories[f"{title}{part}", EVERYBODY] = method.history()
+    return histories
+
+
+@pytest.mark.parametrize(
+    ("all_clients", "alone", "others", "only_in", "suffice", "contribute"),
+    [
+        (Method(), Method(), Method(), TITLES, YES, NO),
+        (Method(), Method(), Method(high=0.8), TITLES, YES, YES),
+        (Method(high=0.9), Method(), Method(), TITLES, YES, NO),
+        (Method(), Method(high=0.8), Method(high=0.8), TITLES, NO, YES),
+        (Method(), Method(high=0.8), Method(high=0.8), TITLES[:1], NO, NO),
+        (Method(), Method(jump=(T + 1, 2, 2, 2, 2)), Method(jump=(T + 1, 2, 2, 2, 2)), TITLES, OPEN, OPEN),
+    ],
+)
+def test_boundary_clients_are_judged_without_the_others_and_the_others_without_them(
+    all_clients, alone, others, only_in, suffice, contribute
+):
+    claims = judge_world(plan_parts(all_clients, alone, others, only_in))
+    assert (claims["boundary-clients-suffice"].verdict, claims["boundary-clients-contribute"].verdict) == (
+        suffice,
+        contribute,
+    )
+
+
+def test_the_runs_of_some_clients_have_these_clients_examples_and_train_all_of_them():
+    cells = {cell.key: cell.config for cell in list_cells("full")}
+    for title in TITLES:
+        whole = build(resolve(cells[title, EVERYBODY])).data.draw(3)
+        for part, first, last in ((ALONE, 0, 6), (OTHERS, 6, 100)):
+            config = cells[f"{title}, {part}", EVERYBODY]
+            some = build(resolve(config)).data.draw(3)
+            assert config["cohort_size"] == some.num_clients == last - first
+            owned = np.isin(whole.owner, range(first, last))
+            theirs, ours = np.asarray(whole.x)[whole.order[owned]], np.asarray(some.x)[some.order]
+            np.testing.assert_array_equal(np.sort(theirs, 0), np.sort(ours, 0))
+            np.testing.assert_array_equal(whole.test_x, some.test_x)
+            assert len(set(np.asarray(some.y)[some.order[some.owner == 0]])) == (2 if part == ALONE else 1)
 
 
 def test_variations_tell_equal_cost_and_where_the_target_is_out_of_reach():

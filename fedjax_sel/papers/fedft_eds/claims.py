@@ -37,6 +37,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
 )
 from fedjax_sel.papers.fedft_eds.convergence_claims import judge_convergence, judge_early, judge_time
 from fedjax_sel.papers.fedft_eds.efficiency_claims import judge_efficiency, judge_other_efficiency
+from fedjax_sel.papers.fedft_eds.many_claims import judge_many
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     CENTRAL,
@@ -69,6 +70,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     claims = join(
         lambda: [judge_entropy(histories)],
         lambda: judge_early(histories),
+        lambda: judge_many(scale, histories),
         lambda: judge_half(histories),
         lambda: [judge_pretraining(histories)],
         lambda: judge_sources(histories),

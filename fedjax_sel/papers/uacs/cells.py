@@ -23,6 +23,8 @@ MORE = f"{MORE_BOUNDARY} boundary clients, m = {MORE_BOUNDARY}"
 """The variation with more clients at the boundary."""
 LONG, TIMES = "as many bytes as entropy selection", 9
 """The longer runs of random selection, and by how much: 106 models and 100 scores against 12 models a round."""
+ALONE, OTHERS = "the boundary clients alone", "the others alone"
+"""The runs in which only these clients' examples are there, and all of them train."""
 LINEAR = "logistic regression"
 """The variation with a model that cannot follow the curve."""
 STRAIGHTER = {f"{LINEAR}, amplitude {amplitude:g}": amplitude for amplitude in (0.0, 0.125)}
@@ -78,6 +80,9 @@ def list_cells(scale: str) -> list[Cell]:
             out.append(Cell(name_experiment(setting, LONG), RANDOM, merge_settings(usual, longer)))
             everybody = merge_settings(usual, {"cohort_size": CLIENTS})
             out.append(Cell(SETTINGS[setting], EVERYBODY, everybody))
+            for name, kept, count in ((ALONE, "at the boundary", BOUNDARY), (OTHERS, "others", CLIENTS - BOUNDARY)):
+                some = merge_settings(everybody, {"data": {"keep": kept}, "cohort_size": count})
+                out.append(Cell(name_experiment(setting, name), EVERYBODY, some))
         out += [cell(setting, SLOTS, {**METHODS[GREEDY], "per_slot": True}) for setting in SETTINGS]
         out += [
             cell(setting, method, METHODS[method], name)

@@ -13,6 +13,7 @@ from fedjax_sel.papers.differences import compare_with, describe_differences, de
 from fedjax_sel.papers.judging import (
     Judgement,
     ask_comparable,
+    ask_not_below,
     ask_not_smaller,
     judge,
     judge_larger,
@@ -21,6 +22,7 @@ from fedjax_sel.papers.judging import (
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 from fedjax_sel.papers.uacs.cells import (
+    ALONE,
     ENTROPY,
     EVERYBODY,
     GRADIENT,
@@ -28,6 +30,7 @@ from fedjax_sel.papers.uacs.cells import (
     LINEAR,
     LINES,
     LONG,
+    OTHERS,
     RANDOM,
     ROBIN,
     SETTINGS,
@@ -44,6 +47,7 @@ from fedjax_sel.papers.uacs.numbers import (
     compare,
     compare_at_equal_cost,
     compare_paid,
+    compare_parts,
     measure,
 )
 
@@ -67,6 +71,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     more = (
         lambda: [judge_long_runs(histories, unit) for unit in ("bytes", "FLOPs")],
         lambda: [judge_everybody(histories)],
+        lambda: judge_fraction(histories),
         lambda: [judge_linear(histories)],
     )
     return join(
@@ -278,6 +283,39 @@ def judge_everybody(histories: Histories) -> Claim:
         },
         rests_on=SETTINGS.values(),
     )
+
+
+def judge_fraction(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on what the boundary clients contribute: without the others, and the others without them."""
+    measures = {"final_accuracy": "final accuracy", "mean_accuracy": "mean accuracy over the rounds"}
+    alone = {metric: compare_parts(histories, ALONE, "", metric) for metric in measures}
+    more = {metric: compare_parts(histories, "", OTHERS, metric) for metric in measures}
+    rests_on = [name_experiment(setting, part) for setting in SETTINGS for part in ("", ALONE, OTHERS)]
+
+    def show(label: str, found: Mapping[str, Mapping[str, Difference]]) -> dict[str, Any]:
+        return {f"{label}, {words}": describe_differences(found[metric]) for metric, words in measures.items()}
+
+    return [
+        make_claim(
+            "boundary-clients-suffice",
+            "Trained on the boundary clients alone, the model is at least as accurate as trained on all clients for as "
+            f"many rounds (final accuracy, at most {NOTICED} lower)",
+            "Introduction: 'only a fraction of clients ... contribute significantly to the learning of decision "
+            "boundary'",
+            judge(ask_not_below(NOTICED), alone["final_accuracy"]),
+            show("boundary clients alone - all clients", alone),
+            rests_on=rests_on,
+        ),
+        make_claim(
+            "boundary-clients-contribute",
+            "Trained on all clients but those at the boundary, the model is less accurate than trained on all clients "
+            "for as many rounds (final accuracy)",
+            "Introduction: 'contribute significantly'",
+            judge_larger(more["final_accuracy"], NOTICED),
+            show("all clients - all but those at the boundary", more),
+            rests_on=rests_on,
+        ),
+    ]
 
 
 def judge_linear(histories: Histories) -> Claim:

@@ -19,7 +19,18 @@ from fedjax_sel.metrics import (
 from fedjax_sel.papers.differences import open_interval
 from fedjax_sel.papers.measures import ALONG, list_results, measure_once
 from fedjax_sel.papers.paper import Evidence, Histories, Result
-from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
+from fedjax_sel.papers.uacs.cells import (
+    BOUNDARY,
+    ENTROPY,
+    EVERYBODY,
+    LONG,
+    MORE,
+    MORE_BOUNDARY,
+    OTHERS,
+    RANDOM,
+    SETTINGS,
+    name_experiment,
+)
 
 TARGET = 0.95
 
@@ -42,7 +53,7 @@ def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
       history: of the cell.
     """
     fifth = history.rounds // 5
-    near = members(history.selections, np.arange(MORE_BOUNDARY if experiment.endswith(MORE) else BOUNDARY))
+    near = members(history.selections, np.arange(count_boundary(experiment)))
     accuracy, sent, work = history["accuracy"], history.cumulative("bytes"), history.cumulative("flops")
     return {
         "final_accuracy": accuracy[:, -1],
@@ -56,6 +67,11 @@ def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
         "coverage": coverage(history.selections, history.num_clients)[:, -1],
         "jain": jain(history.counts()),
     }
+
+
+def count_boundary(experiment: str) -> int:
+    """Returns how many clients of an experiment are at the boundary, the first of all."""
+    return MORE_BOUNDARY if experiment.endswith(MORE) else 0 if experiment.endswith(OTHERS) else BOUNDARY
 
 
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
@@ -102,6 +118,21 @@ def compare_paid(histories: Histories, first: str, second: str, unit: str, payer
         title: difference(*(find_paid(histories, setting, method, unit, payer) for method in (first, second)))
         for setting, title in SETTINGS.items()
     }
+
+
+def compare_parts(histories: Histories, first: str, second: str, metric: str) -> dict[str, Difference]:
+    """Returns `first - second` in each setting, each all clients' or only some clients' training.
+
+    Args:
+      histories: of the cells.
+      first, second: `ALONE` or `OTHERS`; empty: all clients.
+      metric: of `measure`.
+    """
+    out = {}
+    for setting, title in SETTINGS.items():
+        both = (name_experiment(setting, part) for part in (first, second))
+        out[title] = difference(*(measure(name, histories[name, EVERYBODY])[metric] for name in both))
+    return out
 
 
 BROADCAST = "bytes if broadcast"

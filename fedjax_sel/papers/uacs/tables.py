@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 from fedjax_sel.papers.uacs.cells import (
+    ALONE,
     BOUNDARY,
     ENTROPY,
     EVERYBODY,
     GRADIENT,
     GREEDY,
     LONG,
+    OTHERS,
     RANDOM,
     SETTINGS,
     VARIATIONS,
@@ -25,7 +29,7 @@ from fedjax_sel.papers.uacs.robustness import tabulate_generator, tabulate_varia
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns accuracy and what it cost; how the conclusion moves, where it was varied."""
     histories = evidence.histories
-    more = (tabulate_equal_costs, tabulate_sensitivity, tabulate_variations) if scale == "full" else ()
+    more = (tabulate_parts, tabulate_equal_costs, tabulate_sensitivity, tabulate_variations) if scale == "full" else ()
     return join(
         lambda: [tabulate_accuracy(histories)],
         lambda: [tabulate_selections(histories)],
@@ -104,6 +108,22 @@ def tabulate_costs(histories: Histories) -> Table:
         ("experiment", "method", "MB", "MFLOP", f"MB to {TARGET} (median)", f"MFLOP to {TARGET} (median)"),
         tuple(rows),
         "Entropy and gradient norm send the model to all clients and pass all examples through it in every round.",
+    )
+
+
+def tabulate_parts(histories: Histories) -> Table:
+    """Returns what all clients learn, and what some of them do."""
+    rows = []
+    for (setting, title), part in itertools.product(SETTINGS.items(), ("", ALONE, OTHERS)):
+        key = name_experiment(setting, part), EVERYBODY
+        value = measure(key[0], histories[key])
+        final, mean = (format_mean_std(value[name], 3) for name in ("final_accuracy", "mean_accuracy"))
+        target = format_median(value[f"rounds_to_{TARGET}"], 4, histories[key].rounds)
+        rows.append((title, part or "all clients", final, mean, target, f"{value['flops'].mean() / 1e6:.3g}"))
+    return Table(
+        "What the boundary clients contribute: all of these clients train in every round",
+        ("experiment", "clients", "final accuracy", "mean over rounds", f"rounds to {TARGET} (median)", "MFLOP"),
+        tuple(rows),
     )
 
 
