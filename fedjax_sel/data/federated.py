@@ -123,8 +123,12 @@ class FederatedData(Pytree):
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """Returns the examples at `index`."""
-        x, y = (take(part, index) if isinstance(part, jax.Array) else part[index] for part in (self.x, self.y))
-        return Batch(x, y, mask)
+        x = take(self.x, index) if isinstance(self.x, jax.Array) else self.x[index]
+        return Batch(x, self.read_targets(index), mask)
+
+    def read_targets(self, index: Int[Array, "B"]) -> Shaped[Array, "B ..."]:
+        """Returns the targets of the examples at `index`."""
+        return take(self.y, index) if isinstance(self.y, jax.Array) else self.y[index]
 
     @property
     def stays_on_host(self) -> bool:

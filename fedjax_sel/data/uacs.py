@@ -50,7 +50,7 @@ def uacs(
     num_examples: int = 50,
     num_test_examples: int = 2000,
     amplitude: float = SHAPE.amplitude,
-    keep: str = "all",
+    keep: str | None = None,
 ) -> Dataset:
     """Returns one draw of a setting; client `i` owns its examples (partition: natural).
 
@@ -68,8 +68,8 @@ def uacs(
       num_examples: examples of each client.
       num_test_examples: test examples of the server.
       amplitude: `a` of the curve, 0 (a straight boundary) to 0.75, beyond which little of the square is left beside it.
-      keep: whose examples to return, `"all"` clients', those `"at the boundary"` or the `"others"`: the same examples,
-        of clients that are numbered anew.
+      keep: whose examples to return, of clients that are numbered anew: those of the clients `"at the boundary"`, or of
+        the `"others"`; None: all clients'.
 
     Raises:
       ValueError: a parameter is out of range.
@@ -91,13 +91,14 @@ def uacs(
         )
     if not 0 <= amplitude <= 0.75:
         raise ValueError(f"uacs: amplitude is {amplitude}; it must be from 0 to 0.75")
-    check_name("keep", keep, KEPT)
+    if keep is not None:
+        check_name("keep", keep, KEPT)
     shape = replace(SHAPE, amplitude=amplitude)
     return draw_clients(shape, setting, seed, boundary, clients, num_examples, num_test_examples, keep)
 
 
-KEPT = ("all", "at the boundary", "others")
-"""Whose examples a draw can have."""
+KEPT = ("at the boundary", "others")
+"""Clients whose examples alone a draw can have."""
 
 
 def draw_clients(
@@ -108,7 +109,7 @@ def draw_clients(
     clients: int = 100,
     num_examples: int = 50,
     num_test_examples: int = 2000,
-    keep: str = "all",
+    keep: str | None = None,
 ) -> Dataset:
     """Returns one draw of a setting with the given shape; the other arguments are as for `uacs`, but not checked."""
     rng = np.random.default_rng((PURPOSE, setting, seed))
@@ -116,7 +117,7 @@ def draw_clients(
     near = [at_curve(rng, shape, i, boundary, num_examples) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
     far = [(draw_box if setting == 3 else draw_anywhere)(rng, shape, side, num_examples) for side in sides]
-    kept = {"all": [*near, *far], "at the boundary": near, "others": far}[keep]
+    kept = {None: [*near, *far], "at the boundary": near, "others": far}[keep]
     x = np.concatenate(kept)
     test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(

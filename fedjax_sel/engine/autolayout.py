@@ -49,7 +49,7 @@ def choose_layout(
     else:
         mesh = None if isinstance(mesh, str) else mesh
         check_mesh(mesh)
-    uneven = any(of_clients.min() < of_clients.max() for of_clients in steps)
+    uneven = any(of_clients.max() > UNEVEN * of_clients.mean() for of_clients in steps)
     if isinstance(layout, Layout):
         return replace(layout, mesh=mesh, balanced=uneven if layout.balanced is None else layout.balanced)
     on_cpu = jax.default_backend() == "cpu"
@@ -66,15 +66,16 @@ def choose_layout(
     # On a CPU a large step keeps the cores busy by itself, and stacking costs memory; a small one is mostly overhead.
     if on_cpu and work >= SMALL_STEP:
         return known["scan"]
+    # Stack seeds, too; on a CPU only as long as what they touch in a step stays in the caches.
     shares = mesh or (1, 1)
+    side, each = (-(-whole // share) for whole, share in zip((runs, members), shares, strict=True))
+    seeds = "scan" if on_cpu and side > 1 and work * side * each > LARGE_STEP else "vmap"
     if on_cpu and uneven:
         cost = estimate_cost(work, steps, runs, cohort or members, shares)
-        seeds, clients = min(cost, key=cost.__getitem__)
-        return replace(known[clients], seeds=seeds)
-    # Stack seeds, too; on a CPU only as long as what they touch in a step stays in the caches.
-    runs, members = (-(-whole // share) for whole, share in zip((runs, members), shares, strict=True))
-    in_turn = on_cpu and runs > 1 and work * runs * members > LARGE_STEP
-    return replace(known["vmap"], seeds="scan") if in_turn else known["vmap"]
+        best = min(cost, key=cost.__getitem__)
+        if best[1] == "scan" and cost[best] < WORTH * cost[seeds, "vmap"]:
+            return replace(known["vmap"], seeds=best[0], members=1, balanced=True)
+    return replace(known["vmap"], seeds=seeds)
 
 
 def estimate_cost(
@@ -169,6 +170,12 @@ as much it costs if what it touches does not stay in the caches.
 Fitted to rounds of ten of 50 clients, divided by Dirichlet's law with α = 0.1 or 0.5 or alike, with 1, 5 and 16 seeds:
 logistic regression of 4, 64 and 784 features, and perceptrons (2 cores, `benchmarks/NOTES.md`).
 """
+
+UNEVEN = 1.25
+"""How many times the average steps the longest client has at most, where clients count as alike."""
+
+WORTH = 0.85
+"""The part of the cost below which unequal members of a cohort train in turn."""
 
 SAMPLES, MOST_SAMPLED = 16, 1000
 """How often cohorts are drawn for an estimate, and from how many clients at most, of all sizes."""

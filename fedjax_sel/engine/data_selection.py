@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -72,15 +72,17 @@ def select_examples(
     def select(client, measured=None):
         index, valid = data.examples_of(client)
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
-        key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
-        mine = own_variables(state.variables, state.personal, client)
-        key_signals = jax.random.fold_in(key, OF_SIGNALS)
+        key = key_for(seed, Purpose.DATA, ctx.round, client)
         if measured is None:
+            mine = own_variables(state.variables, state.personal, client)
+            batch, key_signals = partial(data.batch, index, valid), jax.random.fold_in(key, OF_SIGNALS)
             measured = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
         asks, values = measured
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
-            turn = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
+            turn = make_turn(
+                experiment, data, ctx, state, client, data.read_targets(index), validation, has_model[client]
+            )
             known["turn"] = hide_rounds(selector, "select", turn)
         weight = selector.select(key, own, valid, **known)
         check_example_weights(selector, weight, data.longest)
@@ -94,7 +96,7 @@ def select_examples(
         on = (experiment.task, state.variables, data, layout)
         validation = measure_server(selector.validation_signals(), *on)
         if together := measure_together(experiment, signals, data, state, ctx, cohort, layout):
-            each = jax.vmap(select)(cohort.client, together)
+            each = layout.over_clients(lambda member: select(*member), (cohort.client, together))
         else:
             each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
         index, weight, after, report, screened = each
@@ -137,7 +139,7 @@ def measure_together(
     own = jax.tree.map(lambda leaf: leaf[cohort.client], state.data_selection)
     asks = jnp.ones(ctx.m, bool)
     if overrides(selector, "asks"):
-        asks = jax.vmap(lambda own: find_asks(selector, own, ctx))(own)
+        asks = jax.vmap(lambda own: find_asks(selector, own, ctx), axis_size=ctx.m)(own)
     index, mask = jax.vmap(data.examples_of)(cohort.client)
     count = jnp.where(cohort.mask & asks, mask.sum(1), 0)
     return asks, layout.over_filled(measure, index, count, mean)
@@ -153,17 +155,28 @@ def measure_own(
     ctx: Context,
     own: StrategyState,
     variables: Variables,
-    batch: Batch,
+    batch: Callable[[], Batch],
     key: PRNGKey,
     layout: Layout,
 ) -> tuple[Bool[Array, ""] | bool, Values]:
-    """Returns whether a client measures its signals this round, and their values, zeros if it does not."""
+    """Returns whether a client measures its signals this round, and their values, zeros if it does not.
+
+    Args:
+      experiment, signals, ctx, layout: of the round.
+      own: the client's state.
+      variables: the model that it received.
+      batch: returns its examples.
+      key: for signals that draw.
+    """
     selector, task = experiment.data_selection, experiment.task
     by_example, by_client, _ = split_signals(signals)
 
     def measure() -> Values:
-        values = layout.over_own_examples(partial(measure_examples, by_example, task, variables), batch.x, batch.y)
-        return values | measure_client_signals(by_client, task, variables, None, lambda: batch, key)
+        if not signals:
+            return {}
+        own = batch()
+        values = layout.over_own_examples(partial(measure_examples, by_example, task, variables), own.x, own.y)
+        return values | measure_client_signals(by_client, task, variables, None, lambda: own, key)
 
     if not overrides(selector, "asks"):
         return True, measure()

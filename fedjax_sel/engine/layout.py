@@ -30,20 +30,22 @@ class Layout:
     """How a compiled run is laid out. Results agree between layouts to float tolerance.
 
     Attributes:
-      clients: how many clients' models train side by side (vmap), block after block (scan); None: the whole cohort, or
-        all clients where all are trained or evaluated.
+      clients: how many clients' models run side by side (vmap), block after block (scan); None: the whole cohort, or
+        all clients where all are measured or evaluated.
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
       examples: examples in one flat forward pass through the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
+      members: how many members of a cohort train side by side; None: as `clients` says.
       balanced: whether members are dealt to devices by their steps, and train the longest first, so that devices wait
-        less for each other, and members side by side end together; otherwise in the order of the cohort. None: if
-        clients' steps differ.
+        less for each other, and members side by side end together; otherwise in the order of the cohort. It has no
+        effect on a cohort that trains side by side, or whose updates are all kept. None: if clients' steps differ.
     """
 
     clients: int | None = None
     seeds: str = "vmap"
     examples: int = 8192
     mesh: tuple[int, int] | None = None
+    members: int | None = None
     balanced: bool | None = None
 
     def __post_init__(self):
@@ -54,18 +56,20 @@ class Layout:
             raise ValueError(f"layout: balanced is {self.balanced!r}; it must be true, false or null")
         if isinstance(self.mesh, list | tuple):
             object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, with Python numbers
-        for name in ("clients", "examples"):
+        for name in ("clients", "examples", "members"):
             value = to_plain(getattr(self, name))
             object.__setattr__(self, name, value)
-            if not (name == "clients" and value is None) and (not is_whole(value) or value < 1):
+            if not (name != "examples" and value is None) and (not is_whole(value) or value < 1):
                 raise ValueError(f"layout: {name} is {value!r}; it must be a whole number, at least 1")
 
     def __str__(self) -> str:
         """Describes the layout as printed when a run starts."""
-        clients = {None: "vmap", 1: "scan"}.get(self.clients, f"scan over vmap of {self.clients}")
+        ways = {None: "vmap", 1: "scan"}
+        clients, members = (ways.get(k, f"scan over vmap of {k}") for k in (self.clients, self.members))
         mesh = "" if self.mesh is None else ", on a mesh of {} x {} devices (seeds, clients)".format(*self.mesh)
-        order = ", the longest first" if self.balanced else ""
-        return f"seeds by {self.seeds}, clients by {clients}{order}{mesh}"
+        training = f", training by {members}" if self.members else ""
+        order = ", the longest first" if self.balanced and (self.members or self.clients) else ""
+        return f"seeds by {self.seeds}, clients by {clients}{training}{order}{mesh}"
 
     @property
     def shares(self) -> tuple[int, int]:
@@ -147,7 +151,8 @@ class Layout:
             return self._train(one, members, steps, weight, like, stacked=stacked)
 
         m, devices = weight.shape[0], self.shares[1]
-        dealt = deal(steps, devices) if self.balanced and (devices > 1 or (self.clients or m) < m) else None
+        side = self.members or self.clients or m
+        dealt = deal(steps, devices) if self.balanced and not stacked and side < m else None
         part = members, steps, weight
         part = part if dealt is None else jax.tree.map(lambda a: fill_to(a, len(dealt))[dealt], part)
         total, each = mine(part) if devices == 1 else exchange(*mine(share(part, devices)), len(part[-1]))
@@ -159,7 +164,7 @@ class Layout:
 
     def _train(self, one, members, steps, weight, like, *, stacked):
         m = weight.shape[0]
-        k = min(self.clients or m, m)
+        k = min(self.members or self.clients or m, m)
         blocks = -(-m // k)
 
         def in_blocks(leaf):  # pad the last block with members of no steps and zero weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -107,8 +108,10 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
         return taken
     runs = len(arguments[2])
     ways = {
-        "layout=scan (one run and one client at a time)": layouts.Layout(1, "scan", layout.examples, layout.mesh),
-        "layout={clients: 1, seeds: scan, examples: 512}": layouts.Layout(1, "scan", 512, layout.mesh),
+        "layout=scan (one run and one client at a time)": replace(layout, clients=1, members=None, seeds="scan"),
+        "layout={clients: 1, seeds: scan, examples: 512}": replace(
+            layout, clients=1, members=None, seeds="scan", examples=512
+        ),
     }
     found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
     helps = [f"{way} takes about {format_gib(size)}" for way, size in found.items() if size < 0.9 * taken]

@@ -225,8 +225,9 @@ def count_steps(trainer: LocalTrainer, num_examples: Int[np.ndarray, "N"]) -> In
     """Returns about how many local steps clients with so many examples take, if they train on all of them."""
 
     def count(n: int) -> int:
-        seen = trainer.most_examples(n)
-        return -(-(n if seen is None else seen) // trainer.step_examples(n))
+        seen, size = trainer.most_examples(n), trainer.step_examples(n)
+        passes, rest = divmod(n if seen is None else seen, n)
+        return passes * -(-n // size) - (-rest // size)
 
     sizes, place = np.unique(num_examples, return_inverse=True)
     return np.array([count(int(n)) for n in sizes])[place]

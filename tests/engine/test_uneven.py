@@ -18,6 +18,7 @@ from fedjax_sel.engine import data_selection
 from fedjax_sel.engine.autolayout import CROWDED, LARGE_STEP, OF_MODEL, OF_STEP, choose_layout, estimate_cost
 from fedjax_sel.engine.layout import deal
 from fedjax_sel.engine.program import count_steps
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from tests.engine.meshes import BASE, CASES, CLOSE, ROWS, SEEDS
 
@@ -103,35 +104,42 @@ def test_there_are_as_many_passes_as_the_examples_need():
     [
         (Layout(), None),
         (Layout(clients=1, seeds="scan", examples=20), (1, 2)),
-        (Layout(clients=1, balanced=True), (2, 1)),
+        (Layout(members=1, balanced=True), (2, 1)),
         (Layout(clients=2, seeds="scan", balanced=True), (1, 2)),
     ],
     ids=str,
 )
 @pytest.mark.parametrize(
-    "selector", [Entropy(0.2), EL2N(0.3, turns=2), Kakurenbo(0.3)], ids=lambda one: type(one).__name__
+    "selector", [Entropy(0.2), EL2N(0.3), EL2N(0.3, turns=2), Kakurenbo(0.3)], ids=lambda one: type(one).__name__
 )
 def test_members_choose_what_they_choose_when_each_measures_its_own(selector, layout, mesh, monkeypatch):
     experiment = BASE.replace(data_selection=selector, availability=Bernoulli(0.5))
     together = simulate(experiment, FEW, SEEDS, layout=layout, mesh=mesh)
     monkeypatch.setattr(data_selection, "UNEVEN", NEVER)
+    own, alone_only = data_selection.measure_own, []
+    monkeypatch.setattr(data_selection, "measure_own", lambda *given: alone_only.append(1) or own(*given))
+    run_chunk.clear_cache()
     alone = simulate(experiment, FEW, SEEDS, layout=Layout())
     np.testing.assert_array_equal(together.selections, alone.selections)
     for metric in alone.metrics:
         np.testing.assert_allclose(together[metric], alone[metric], **CLOSE, err_msg=metric)
     for metric in ("flops", "selection_flops"):
         np.testing.assert_array_equal(together[metric], alone[metric])
+    assert alone_only
+    run_chunk.clear_cache()
 
 
-@pytest.mark.parametrize("clients", [1, 2, 3])
+@pytest.mark.parametrize(
+    "blocks", [{"clients": 1}, {"members": 1}, {"clients": 2}, {"clients": 3, "members": 2}], ids=str
+)
 @pytest.mark.parametrize("mesh", [None, (1, 2)], ids=str)
 @pytest.mark.parametrize(
     "case", ["candidates, and control variates", "stacked updates", "updates together, and members that fail"]
 )
-def test_a_balanced_cohort_trains_as_one_in_order(case, mesh, clients):
+def test_a_balanced_cohort_trains_as_one_in_order(case, mesh, blocks):
     experiment, data = CASES[case]
-    plain = simulate(experiment, data, SEEDS, layout=Layout(clients=clients, balanced=False))
-    balanced = simulate(experiment, data, SEEDS, layout=Layout(clients=clients, balanced=True), mesh=mesh)
+    plain = simulate(experiment, data, SEEDS, layout=Layout(balanced=False))
+    balanced = simulate(experiment, data, SEEDS, layout=Layout(**blocks, balanced=True), mesh=mesh)
     np.testing.assert_array_equal(balanced.selections, plain.selections)
     for metric in plain.metrics:
         np.testing.assert_allclose(balanced[metric], plain[metric], **CLOSE, err_msg=metric)
@@ -164,7 +172,7 @@ def test_the_cost_of_a_layout_is_that_of_the_steps_of_the_longest_that_wait_toge
 
 
 @pytest.mark.parametrize(
-    ("work", "longest", "runs", "clients", "seeds"),
+    ("work", "longest", "runs", "members", "seeds"),
     [
         (1e3, 2, 1, None, "vmap"),  # a step is mostly overhead
         (1e3, 100, 1, 1, "scan"),
@@ -173,17 +181,18 @@ def test_the_cost_of_a_layout_is_that_of_the_steps_of_the_longest_that_wait_toge
         (1e7, 10, 8, 1, "scan"),
     ],
 )
-def test_unequal_clients_take_turns_where_they_would_wait_for_the_longest(work, longest, runs, clients, seeds):
+def test_unequal_clients_take_turns_where_they_would_wait_for_the_longest(work, longest, runs, members, seeds):
     steps = [np.array([1] * 8 + [longest])] * runs
     found = choose_layout(None, work, 1.0, runs=runs, members=9, steps=steps)
-    assert (found.clients, found.seeds, found.balanced) == (clients, seeds, clients == 1)
+    assert (found.members, found.seeds, found.balanced) == (members, seeds, members == 1)
+    assert found.clients is None, "passes over all clients stay side by side"
     alike = choose_layout(None, work, 1.0, runs=runs, members=9, steps=[np.full(9, longest)] * runs)
     assert alike == choose_layout(None, work, 1.0, runs=runs, members=9)
     assert not alike.balanced
 
 
 def test_a_given_layout_balances_unequal_clients_unless_it_says_otherwise():
-    alike, differ = [np.array([4, 4, 4])], [np.array([4, 4, 5])]
+    alike, differ = [np.array([4, 4, 5])], [np.array([4, 4, 9])]
     for given in (Layout(clients=1), Layout(clients=1, balanced=None)):
         assert choose_layout(given, 1e6, 1.0, members=3, steps=differ).balanced is True
         assert choose_layout(given, 1e6, 1.0, members=3, steps=alike).balanced is False
@@ -194,7 +203,7 @@ def test_a_given_layout_balances_unequal_clients_unless_it_says_otherwise():
 
 def test_an_accelerator_stacks_unequal_clients_too(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert choose_layout(None, 1e6, 1.0, members=9, steps=[np.array([1] * 8 + [100])]).clients is None
+    assert choose_layout(None, 1e6, 1.0, members=9, steps=[np.array([1] * 8 + [100])]).members is None
 
 
 @pytest.mark.parametrize(
@@ -203,6 +212,7 @@ def test_an_accelerator_stacks_unequal_clients_too(monkeypatch):
         (SGD(0.1, batch_size=10, epochs=3), [3, 3, 6, 30]),
         (SGD(0.1, batch_size=10, steps=4), [4, 4, 4, 4]),
         (SGD(0.1, batch_size=None), [1, 1, 1, 1]),
+        (SGD(0.1, batch_size=20, epochs=5), [5, 5, 5, 25]),
     ],
     ids=str,
 )
@@ -210,6 +220,14 @@ def test_steps_are_counted_as_trainers_plan_them(trainer, steps):
     sizes = np.array([5, 10, 20, 100])
     np.testing.assert_array_equal(count_steps(trainer, sizes), steps)
     np.testing.assert_array_equal(trainer.plan(jnp.asarray(sizes), 100, 0, 1).steps, steps)
+
+
+@pytest.mark.parametrize(("sizes", "alike"), [([10, 10, 10], True), ([10, 12, 11], True), ([4, 4, 12], False)])
+def test_clients_about_as_long_as_each_other_run_as_those_of_one_size(sizes, alike):
+    one, other = (
+        choose_layout(None, 1e6, 1.0, members=3, steps=[np.array(steps)]) for steps in (sizes, [max(sizes)] * 3)
+    )
+    assert (one == other) == alike
 
 
 @pytest.mark.parametrize("value", [1, "yes"])

@@ -69,7 +69,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     histories, studies = evidence.histories, evidence.studies
     claims = join(
         lambda: [judge_entropy(histories)],
-        lambda: judge_early(histories),
+        lambda: judge_early(scale, histories),
         lambda: judge_many(scale, histories),
         lambda: judge_half(histories),
         lambda: [judge_pretraining(histories)],

@@ -13,8 +13,9 @@ from fedjax_sel.papers.differences import describe_each, pair, subtract
 from fedjax_sel.papers.fedft_eds.comparisons import (
     BEST,
     NOTICED,
+    PAIRS,
     compare,
-    compare_with_random,
+    compare_in,
     keep_rivals,
     list_few_experiments,
     name_experiments,
@@ -35,7 +36,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 from fedjax_sel.papers.fedft_eds.numbers import EARLY, FLOPS_A_SECOND, measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
 from fedjax_sel.papers.judging import REPRODUCED, ask_not_below, judge_each, judge_larger_than_each, make_claim
-from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join
+from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join, need
 
 WHEN = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")
 SLIGHT = 0.001
@@ -45,9 +46,13 @@ BASELINES = (FEDAVG, FEDPROX, FEDAVG_RDS, FEDPROX_RDS)
 """The methods that the source compares FedFT with; all of them train the whole model."""
 
 
-def judge_early(histories: Histories) -> list[Claim]:
-    """Returns the claims on entropy's advantage in the first rounds, alone and compared with that in best accuracy."""
-    early, best = compare_with_random(histories, "accuracy_early"), compare_with_random(histories)
+def judge_early(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the claims on entropy's advantage in the first rounds, alone and compared with that in best accuracy.
+
+    They are asked of few clients; `judge_many` asks of many.
+    """
+    few = list_few_experiments(scale, histories)
+    early, best = (need(compare_in(histories, few, PAIRS, metric)) for metric in ("accuracy_early", BEST))
     more = {
         rival: {name: difference(np.array(d.values), np.array(best[rival][name].values)) for name, d in found.items()}
         for rival, found in early.items()
@@ -58,7 +63,7 @@ def judge_early(histories: Histories) -> list[Claim]:
         make_claim(
             "entropy-converges-faster",
             f"Training on examples chosen by entropy (EDS) converges faster than on random ones (RDS): {WHEN}",
-            "section IV-C, Fig. 5, of ten clients: 'slightly better'; section IV-F says so of 100, apparently",
+            "section IV-C, Fig. 5, of ten clients: 'slightly better'",
             judge_larger_than_each(early, SLIGHT),
             {f"EDS - RDS, {WHEN}": describe_each(early)},
             rests_on=name_experiments(early),

@@ -13,8 +13,9 @@ from fedjax_sel.config.build import PROBLEM, Run, build_problem, load_source
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.experiment import stack_experiments
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.memory import DoesNotFit
-from fedjax_sel.engine.program import plan_program
+from fedjax_sel.engine.program import plan_layout, plan_program
 from fedjax_sel.runs.sweep.grid import Combination
 
 LIKE = (*PROBLEM, "partition", "holdout", "devices", "seeds", "layout", "mesh", "examples_on", "chunk")
@@ -120,10 +121,20 @@ def split_group(group: Group, data: Drawn, memory: int | None) -> list[Block]:
     first = group.runs[0]
     experiments, how = [run.experiment for run in group.runs], first.execution
 
+    def plan(k: int, seeds: int) -> Layout:  # one for all turns, whatever the sizes of their clients
+        every = data.draws(first.seeds)
+        return replace(plan_layout(experiments[0], every, k * seeds, how.layout, how.mesh), mesh=None)
+
     def check(k: int, seeds: int, place: str) -> None:
         drawn = data.draws(first.seeds[:seeds])
         program = plan_program(
-            experiments[:k], drawn, range(seeds), layout=how.layout, mesh=how.mesh, chunk=how.chunk, others=experiments
+            experiments[:k],
+            drawn,
+            range(seeds),
+            layout=plan(k, seeds),
+            mesh=how.mesh,
+            chunk=how.chunk,
+            others=experiments,
         )
         program.check_fits(memory, place)
 
@@ -143,9 +154,10 @@ def split_group(group: Group, data: Drawn, memory: int | None) -> list[Block]:
     else:
         check(1, 1, places[0])
     turns = split_seeds(first.seeds, seeds)
+    execution = replace(how, layout=plan(k, seeds))
+    runs = tuple(replace(run, execution=execution) for run in group.runs)
     return [
-        Block(group.members[i : i + k], pad(group.runs[i : i + k], k), group, turns)
-        for i in range(0, len(group.members), k)
+        Block(group.members[i : i + k], pad(runs[i : i + k], k), group, turns) for i in range(0, len(group.members), k)
     ]
 
 
