@@ -360,7 +360,7 @@ def deal(load: Int[Array, "m"], among: int) -> Int[Array, "q"]:
     order is as long as `among` divides; numbers from `m` on stand for nobody, at the ends of parts.
 
     >>> deal(jnp.array([1, 9, 5, 4, 2]), 2)
-    Array([1, 4, 0, 2, 3, 5], dtype=int32)
+    Array([1, 4, 5, 2, 3, 0], dtype=int32)
     """
     load = fill_to(load, among * -(-len(load) // among))
 
