@@ -7,6 +7,8 @@ import pytest
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.data_selection.entropy import Entropy
+from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.engine import program as engine
 from fedjax_sel.engine.memory import estimate, peak, size_of
 from fedjax_sel.engine.scan import run_chunk
@@ -169,3 +171,16 @@ def test_the_program_is_traced_once_for_the_estimate_and_the_run(rows):
     history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, layout=Counting(examples=512), chunk=2)
     assert history.about["memory"] > 0
     assert len(traced) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1e4])
+@pytest.mark.parametrize("selector", [RandomSubset(0.5), Entropy(0.5)], ids=lambda one: type(one).__name__)
+def test_data_selection_holds_no_examples_of_the_whole_cohort(rows, selector, alpha):
+    recipe = Federation(rows, partition.Dirichlet(clients=12, alpha=alpha), data_seed=0)
+
+    def held(**changes):
+        how = {"layout": SCAN, "memory": 10**9}
+        return simulate(experiment(rows, cohort_size=12, **changes), recipe, 1, **how).about["memory"]
+
+    longest = int(recipe.draw(0).longest)
+    assert held(data_selection=selector) < held() + longest * 200 * 4 * 1.5, "one client's examples at a time"
