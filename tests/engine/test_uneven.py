@@ -201,6 +201,17 @@ def test_a_given_layout_balances_unequal_clients_unless_it_says_otherwise():
             assert choose_layout(Layout(clients=1, balanced=told), 1e6, 1.0, members=3, steps=steps).balanced is told
 
 
+def test_members_take_turns_only_where_it_is_worth_it():
+    steps, chosen = [np.array([4, 5, 6, 9])], []
+    for work in np.geomspace(1e3, 1e7, 40):
+        cost = estimate_cost(work, steps, 1, 4, (1, 1))
+        gain = cost["scan", "scan"] / cost["vmap", "vmap"]
+        found = choose_layout(None, work, 1.0, members=4, steps=steps)
+        assert found.members == (1 if gain < 0.85 else None)
+        chosen.append((found.members, gain < 1))
+    assert set(chosen) == {(None, False), (None, True), (1, True)}
+
+
 def test_an_accelerator_stacks_unequal_clients_too(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert choose_layout(None, 1e6, 1.0, members=9, steps=[np.array([1] * 8 + [100])]).members is None
