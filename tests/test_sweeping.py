@@ -18,6 +18,7 @@ from fedjax_sel.cli import main
 from fedjax_sel.data import sources
 from fedjax_sel.engine.history import TOTALS, History, concat_seeds
 from fedjax_sel.engine.memory import DoesNotFit
+from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import Bar
@@ -335,6 +336,24 @@ def test_blocks_are_of_one_size_and_filled_up_with_the_last(monkeypatch):
     ]
     rates = [[run.experiment.local_training.learning_rate for run in block.runs] for block in found]
     assert rates == [[0.1, 0.2, 0.3], [0.4, 0.5, 0.5]]
+
+
+def test_turns_of_seeds_share_a_layout_whatever_the_sizes_of_their_clients(monkeypatch):
+    in_blocks(monkeypatch, 1)
+    items = ("lr=0.1,0.2", "partition.alpha=0.1", "local_training.batch_size=10")
+    grid = grid_of(*items, seeds=8)
+    (group,) = group_by_program(grid, build_all(grid))
+    data = draw_seeds(group.runs[0])
+    blocks = split_group(group, data, None)
+    assert [block.seeds for block in blocks] == [tuple((seed,) for seed in range(8))] * 2
+    (layout,) = {run.execution.layout for block in blocks for run in block.runs}
+    one = group.runs[0].experiment
+
+    def plan(seed, **how):
+        return plan_program([one], data.draws([seed]), [seed], mesh="auto", **how).layout
+
+    assert len({plan(seed, layout=layout) for seed in range(8)}) == 1
+    assert len({plan(seed) for seed in range(8)}) > 1, "each turn would have its own"
 
 
 def test_smaller_blocks_come_before_examples_on_the_host(monkeypatch):
