@@ -167,8 +167,8 @@ OF_STEP, OF_MODEL, CROWDED = 3e5, 5e4, 1.35
 """What a step costs a CPU besides its products, and each model in it, in floating-point operations; and how many times
 as much it costs if what it touches does not stay in the caches.
 
-Fitted to rounds of ten of 50 clients, divided by Dirichlet's law with α = 0.1 or 0.5 or alike, with 1, 5 and 16 seeds:
-logistic regression of 4, 64 and 784 features, and perceptrons (2 cores, `benchmarks/NOTES.md`).
+Fitted by hand to rounds of ten of 50 clients on 2 cores, of equal sizes or by a Dirichlet law, with 1, 5 and 16 seeds:
+logistic regression of 4, 64 and 784 features, and perceptrons. `python -m benchmarks --only unequal` times the choice.
 """
 
 UNEVEN = 1.25

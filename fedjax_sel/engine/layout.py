@@ -168,8 +168,7 @@ class Layout:
         blocks = -(-m // k)
 
         def in_blocks(leaf):  # pad the last block with members of no steps and zero weight
-            extra = jnp.zeros((blocks * k - m, *leaf.shape[1:]), leaf.dtype)
-            return jnp.concatenate([leaf, extra]).reshape(blocks, k, *leaf.shape[1:])
+            return fill_to(leaf, blocks * k).reshape(blocks, k, *leaf.shape[1:])
 
         def block(total, xs):
             members, steps, weight = xs
