@@ -88,6 +88,7 @@ class Method:
     apart: float = 0.002  # how far seeds are from each other in accuracy
     late: int = 2  # ... and in rounds
     upfront: float = 0.0  # bytes before the first round
+    computed: float = 0.0  # FLOPs before the first round
     cohort: int = M
     noise: float = 0.0  # by which the last accuracies go up and down, more in later seeds
     first: int = R  # seeds, the first ones
@@ -103,6 +104,7 @@ class Method:
         kinds = ("bytes_down", "bytes_up", "client_flops", "selection_flops")
         costs = dict.fromkeys(kinds, np.ones((R, T)))
         costs |= {"selection_bytes_down": once, "selection_bytes_up": once}
+        costs["selection_flops"] = costs["selection_flops"] + (t == 1) * self.computed
         selections = np.tile((t[:, None] + np.arange(2 * M)) % N, (R, 1, 1))
         selections[..., self.cohort :] = -1
         kept = {name: value[: self.first] for name, value in {"accuracy": accuracy, **costs}.items()}
@@ -180,7 +182,7 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
     said += ["their-uniform-cohorts-lack-labels"]
     assert {claim for claim, verdict in got.items() if verdict == YES} == set(said)
     assert {claim for claim, verdict in got.items() if verdict == NO} == set(got) - set(said)
-    assert len(got) == {"smoke": 32, "small": 35, "full": 37}[scale]
+    assert len(got) == {"smoke": 35, "small": 38, "full": 40}[scale]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,9 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
                 "three-times-fewer-rounds-at-its-rate": YES,
                 "fewer-rounds-at-its-rate": YES,
                 "more-bytes-fair": NO,
+                "less-computation-fair": YES,
+                "less-computation-at-their-rate": NO,
+                "less-computation-as-published": NO,
                 "three-times-fewer-rounds-at-their-rate": NO,
                 "fewer-rounds-at-their-rate": NO,
                 "three-times-fewer-rounds-as-published": NO,
@@ -205,6 +210,8 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
             {
                 "three-times-fewer-rounds-at-their-rate": YES,
                 "fewer-rounds-at-their-rate": YES,
+                "less-computation-at-their-rate": YES,
+                "less-computation-fair": NO,
                 "three-times-fewer-rounds-at-its-rate": NO,
                 "more-bytes-fair": NO,
             },
@@ -214,6 +221,8 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
             {
                 "three-times-fewer-rounds-as-published": YES,
                 "fewer-rounds-as-published": YES,
+                "less-computation-as-published": YES,
+                "less-computation-fair": NO,
                 "more-bytes-as-published": NO,
                 "rate-makes-the-speed-up": YES,
                 "three-times-fewer-rounds-at-its-rate": NO,
@@ -223,7 +232,12 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
         ),
         (
             [(FASHION, HIGH, LEFL)],
-            {"three-times-fewer-rounds-at-its-rate": NO, "fewer-rounds-at-its-rate": NO, "more-bytes-fair": NO},
+            {
+                "three-times-fewer-rounds-at-its-rate": NO,
+                "fewer-rounds-at-its-rate": NO,
+                "more-bytes-fair": NO,
+                "less-computation-fair": NO,
+            },
         ),
         (
             [(FASHION, HIGH, LEFL), (MNIST, HIGH, LEFL), (MNIST, HIGH, FEDNOVA)],
@@ -263,19 +277,21 @@ def test_scaffold_costs_more_bytes_where_it_is_planted_to():
     assert verdicts([((AS_PUBLISHED, FEDAVG), Method(None))])[claim] == NO, "at most what was spent in vain"
 
 
-def test_a_target_never_reached_counts_one_round_more_than_all_and_the_bytes_of_all():
+def test_a_target_never_reached_counts_one_round_more_than_all_and_the_costs_of_all():
     never, late = Method(None), Method(400)
     histories = world([((HIGH, FEDAVG), never), ((HIGH, LEFL), late)]).histories
     np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, FEDAVG, "rounds"), T + 1)
     np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, FEDAVG, "bytes"), 2 * T)
+    np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, FEDAVG, "flops"), 2 * T)
     np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, LEFL, "rounds"), [398, 400, 402])
     np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, LEFL, "bytes"), [796, 800, 804])
     got = verdicts([*(((HIGH, method), never) for method in BASELINES), ((HIGH, LEFL), Method(100))])
     assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [YES, YES]
-    assert got["more-bytes-fair"] == NO
+    assert [got["more-bytes-fair"], got["less-computation-fair"]] == [NO, YES]
     got = verdicts([((HIGH, method), never) for method in EVERYBODY])
     assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [OPEN, OPEN]
-    assert got["more-bytes-fair"] == OPEN, "nobody knows who would have been first"
+    both = [got["more-bytes-fair"], got["less-computation-fair"]]
+    assert both == [OPEN, OPEN], "nobody knows who would have been first"
     got = verdicts([((HIGH, LEFL), never)])
     assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [NO, NO]
     got = verdicts([((LOW, FEDAVG), never), ((HIGH, FEDAVG), Method(180))])
@@ -287,6 +303,9 @@ def test_the_pre_phase_is_on_the_bill():
     assert verdicts([((HIGH, LEFL), Method(50, upfront=301.0))])["more-bytes-fair"] == YES
     assert verdicts([((AS_PUBLISHED, LEFL), Method(50, upfront=400.0))])["more-bytes-as-published"] == YES
     assert verdicts([((HIGH, LEFL), Method(50, upfront=1e6))])["fewer-rounds-at-its-rate"] == YES, "rounds alone"
+    assert verdicts([((HIGH, LEFL), Method(50, computed=299.0))])["less-computation-fair"] == YES
+    assert verdicts([((HIGH, LEFL), Method(50, computed=301.0))])["less-computation-fair"] == NO
+    assert verdicts([((HIGH, LEFL), Method(50, upfront=301.0))])["less-computation-fair"] == YES, "FLOPs alone"
 
 
 @pytest.mark.parametrize(
@@ -434,16 +453,18 @@ def test_differences_and_their_verdicts():
 
 
 def test_measures_of_a_planted_run():
-    value = measure(MNIST, Method(100, accuracy=0.94, upfront=50.0, cohort=7).history())
+    value = measure(MNIST, Method(100, accuracy=0.94, upfront=50.0, computed=30.0, cohort=7).history())
     np.testing.assert_allclose(value["accuracy_last"], [0.938, 0.94, 0.942])
     np.testing.assert_allclose(value["best_accuracy"], [0.938, 0.94, 0.942])
     np.testing.assert_allclose(value["noise_last"], 0, atol=1e-12)
     np.testing.assert_array_equal(value["cohort"], 7)
     np.testing.assert_array_equal(value["bytes"], 2 * T + 50)
     np.testing.assert_array_equal(value["selection_bytes"], 50)
+    np.testing.assert_array_equal(value["flops"], 2 * T + 30)
     for target in ("0.8", "0.9"):
         np.testing.assert_array_equal(value[f"rounds_to_{target}"], [98, 100, 102])
         np.testing.assert_array_equal(value[f"bytes_to_{target}"], [246, 250, 254])
+        np.testing.assert_array_equal(value[f"flops_to_{target}"], [226, 230, 234])
     np.testing.assert_array_equal(value["rounds_to_0.95"], T + 1)
     np.testing.assert_array_equal(value["bytes_to_0.95"], np.inf)
 
@@ -971,7 +992,7 @@ def test_medium_says_after_how_many_rounds_and_rests_on_what_it_compares():
         assert set(claim.rests_on) <= own
         if claim.id.startswith(("more-accurate", "scaffold-beats")):
             assert claim.text.startswith("After 60 rounds, ")
-        if "rounds" in claim.id or "bytes" in claim.id:
+        if "rounds" in claim.id or "bytes" in claim.id or "computation" in claim.id:
             assert "to reach accuracy 0.4, within 60 rounds" in claim.text
         if claim.id != "rate-makes-the-speed-up":
             assert len(claim.rests_on) <= 1

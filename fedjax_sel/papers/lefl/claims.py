@@ -70,6 +70,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         *judge_under(judge_more_bytes, AS_PUBLISHED, HIGH),
         *judge_under(judge_fewer_bytes, AS_PUBLISHED, HIGH),
         lambda: judge_bytes_of_scaffold(scale, histories),
+        *judge_under(judge_computation, AS_PUBLISHED, HIGH, LOW),
         lambda: judge_clusters(studies["clusters"], studies["ablation"]),
         lambda: judge_groups(studies["ablation"]),
         *judge_under(judge_combinations, HIGH),
@@ -382,7 +383,25 @@ def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
     ]
 
 
-LEAST = "a run that never reaches the target counts with all its bytes, a lower bound"
+def judge_computation(scale: str, histories: Histories, settings: str) -> list[Claim]:
+    """Returns the claim on what clients compute until the target; the server's clustering is on nobody's bill."""
+    names = list(EXPERIMENTS[scale])
+    less = compare_costs(histories, names, "flops", (settings, FEDAVG), (settings, LEFL))
+    said = "'significantly decreasing the communication overhead and overall computational expense'"
+    return [
+        make_claim(
+            f"less-computation-{SLUGS[settings]}",
+            "The clients of LEFL, including its pre-phase, compute less than FedAvg's"
+            f"{say_target(scale) or ' to reach the target'} ({HOW[settings]}; FLOPs)",
+            f"section VII: {said}{f'; {WHY[settings]}' if settings in WHY else ''}",
+            judge_larger(less),
+            {f"FedAvg's FLOPs - LEFL's FLOPs; {LEAST}": describe_differences(less)},
+            rests_on=list_settings(names, settings),
+        )
+    ]
+
+
+LEAST = "a run that never reaches the target counts with all that it spent, a lower bound"
 
 
 def is_cifar(name: str) -> bool:

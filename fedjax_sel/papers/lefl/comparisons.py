@@ -10,7 +10,7 @@ import numpy as np
 from fedjax_sel.metrics import Difference
 from fedjax_sel.papers.differences import compare_factor, open_interval, pair, subtract
 from fedjax_sel.papers.lefl.cells import LEFL, list_runs, name_experiment
-from fedjax_sel.papers.lefl.numbers import find_target, measure
+from fedjax_sel.papers.lefl.numbers import COSTS, find_target, measure
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005
@@ -34,11 +34,11 @@ def list_settings(names: Iterable[str], *settings: str) -> list[str]:
 
 
 def measure_cell(histories: Histories, name: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """Returns one number per seed; after a miss, `rounds` is the run's + 1, and `bytes` its total."""
+    """Returns one number per seed; after a miss, `rounds` is the run's + 1, and a cost its total."""
     value = measure(name, histories[name_experiment(name, settings), method])
-    if metric == "bytes":
-        paid = value[f"bytes_to_{find_target(name):g}"]
-        return np.where(np.isfinite(paid), paid, value["bytes"])
+    if metric in COSTS:
+        paid = value[f"{metric}_to_{find_target(name):g}"]
+        return np.where(np.isfinite(paid), paid, value[metric])
     return value[f"rounds_to_{find_target(name):g}" if metric == "rounds" else metric]
 
 

@@ -34,6 +34,10 @@ MODELS = {
 """Parameters, clients, cohort size, values per public example (a byte each) and classes behind Table I."""
 
 
+COSTS = ("bytes", "flops")
+"""What a run costs its clients, the selection's part included."""
+
+
 def find_data(name: str) -> str:
     """Returns the data of an experiment, or of one of its titles.
 
@@ -75,18 +79,18 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
       name: of the experiment, which determines the targets.
       history: of the cell.
     """
-    accuracy, paid = history["accuracy"], history.cumulative("bytes")
+    accuracy, paid = history["accuracy"], {unit: history.cumulative(unit) for unit in COSTS}
     out = {
         "accuracy_last": last_mean(accuracy, LAST),
         "noise_last": fill_diverged(history, measure_noise(accuracy), 1.0),
         "best_accuracy": find_best(history),
         "cohort": (history.selections >= 0).sum(-1).mean(1),
-        "bytes": paid[:, -1],
+        **{unit: spent[:, -1] for unit, spent in paid.items()},
         "selection_bytes": history.cumulative("selection_bytes_down", "selection_bytes_up")[:, -1],
     }
     for target in list_targets(name):
         out[f"rounds_to_{target:g}"] = rounds_to(accuracy, target)
-        out[f"bytes_to_{target:g}"] = cost_to(accuracy, paid, target)
+        out |= {f"{unit}_to_{target:g}": cost_to(accuracy, spent, target) for unit, spent in paid.items()}
     return out
 
 
