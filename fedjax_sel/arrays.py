@@ -70,6 +70,16 @@ def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Arra
     return jnp.asarray(array).at[index].get(mode="clip", wrap_negative_indices=False)
 
 
+def fill_to(array: Shaped[Array, "..."], length: int, axis: int = 0) -> Shaped[Array, "..."]:
+    """Returns an array with zeros appended until an axis is this long.
+
+    >>> fill_to(jnp.array([5, 6]), 3)
+    Array([5, 6, 0], dtype=int32)
+    """
+    padding = [(0, (length - array.shape[axis]) * (place == axis), 0) for place in range(array.ndim)]
+    return jax.lax.pad(array, jnp.zeros((), array.dtype), padding)
+
+
 def divide_in_proportion(size: Real[np.ndarray, "N"], total: int, *, least: int = 0) -> Int[np.ndarray, "N"]:
     """Returns integers of at least `least` that sum to `total`, in proportion to `size` by largest remainder.
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
+from fedjax_sel.arrays import fill_to
 from fedjax_sel.types import Variables
 
 CLIENTS = "clients"
@@ -51,8 +52,7 @@ def share(whole: Any, among: int, axis: int = 0) -> Any:
 
     def mine(leaf):
         size = -(-leaf.shape[axis] // among)
-        padding = [(0, (among * size - leaf.shape[axis]) * (place == axis), 0) for place in range(leaf.ndim)]
-        filled = jax.lax.pad(leaf, jnp.zeros((), leaf.dtype), padding)
+        filled = fill_to(leaf, among * size, axis)
         return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(CLIENTS) * size, size, axis)
 
     return jax.tree.map(mine, whole)

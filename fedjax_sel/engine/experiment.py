@@ -42,10 +42,12 @@ from fedjax_sel.protocols import (
     Aggregator,
     Availability,
     ClientSelector,
+    CohortSignal,
     Correction,
     DataSelector,
     LocalTrainer,
     Strategy,
+    UpdateSignal,
 )
 from fedjax_sel.pytree import Pytree, check_scalars, is_whole, show, static, to_plain
 from fedjax_sel.task import Task
@@ -137,6 +139,16 @@ class Experiment(Pytree):
     def measures_holdout(self) -> bool:
         """Whether the selector's `before` and `trained` signals look at hold-out examples instead of training ones."""
         return self.signal_split == "holdout"
+
+    @property
+    def keeps_updates(self) -> bool:
+        """Whether a cohort's updates are all kept, to be accepted, combined or looked at later, instead of added up."""
+        signals = self.client_selection.signals()
+        if self.client_selection.accepts or self.aggregation.stacked:
+            return True
+        if any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values()):
+            return True
+        return any(isinstance(s, CohortSignal) for moment in ("trained", "after") for s in signals.at(moment).values())
 
     def count_cohort(self, num_clients: int) -> int:
         """Returns `m` for `N` clients.

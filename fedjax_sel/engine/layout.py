@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int
 
-from fedjax_sel.arrays import take, widen
+from fedjax_sel.arrays import fill_to, take, widen
 from fedjax_sel.collectives import CLIENTS, exchange, gather, share, unite
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.pytree import is_whole, to_plain
@@ -38,7 +38,8 @@ class Layout:
       members: how many members of a cohort train side by side; None: as `clients` says.
       balanced: whether members are dealt to devices by their steps, and train the longest first, so that devices wait
         less for each other, and members side by side end together; otherwise in the order of the cohort. It has no
-        effect on a cohort that trains side by side, or whose updates are all kept. None: if clients' steps differ.
+        effect on a cohort that trains side by side. None: if clients' steps differ. Always false in a run that keeps
+        all updates of a cohort, which would have to be put back in order.
     """
 
     clients: int | None = None
@@ -152,7 +153,7 @@ class Layout:
 
         m, devices = weight.shape[0], self.shares[1]
         side = self.members or self.clients or m
-        dealt = deal(steps, devices) if self.balanced and not stacked and side < m else None
+        dealt = deal(steps, devices) if self.balanced and side < m else None
         part = members, steps, weight
         part = part if dealt is None else jax.tree.map(lambda a: fill_to(a, len(dealt))[dealt], part)
         total, each = mine(part) if devices == 1 else exchange(*mine(share(part, devices)), len(part[-1]))
@@ -369,12 +370,6 @@ def deal(load: Int[Array, "m"], among: int) -> Int[Array, "q"]:
 
     in_turn = jnp.argsort(-load).reshape(-1, among)
     return jax.lax.scan(give, jnp.zeros(among, load.dtype), in_turn)[1].T.ravel()
-
-
-def fill_to(array: Shaped[Array, "m ..."], length: int) -> Shaped[Array, "q ..."]:
-    """Returns an array with zeros appended until its first axis is as long."""
-    padding = [(0, length - array.shape[0], 0)] + [(0, 0, 0)] * (array.ndim - 1)
-    return jax.lax.pad(array, jnp.zeros((), array.dtype), padding)
 
 
 def has_leading_axis(axes: Any, args: Any) -> list[bool]:

@@ -218,7 +218,8 @@ def plan_layout(
     members = 1 if keeps_client_state(experiment, data) else cohort
     steps = [count_steps(trainer, np.asarray(one.num_examples)) for one in drawn]
     work = 3 * flops * trainer.step_examples(longest)
-    return choose_layout(layout, work, flops, mesh, runs=runs, members=members, cohort=cohort, steps=steps)
+    chosen = choose_layout(layout, work, flops, mesh, runs=runs, members=members, cohort=cohort, steps=steps)
+    return replace(chosen, balanced=False) if experiment.keeps_updates else chosen
 
 
 def count_steps(trainer: LocalTrainer, num_examples: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:

@@ -36,7 +36,7 @@ from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
-from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal
+from fedjax_sel.protocols import Signals
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
 from fedjax_sel.task.freezing import merge_trees
@@ -99,14 +99,13 @@ def train_cohort(
         check_array(where, weight, (ctx.m,), jnp.floating, f"floats of shape ({ctx.m},), one an update")
         train = partial(train_member, experiment, data, seed, state, ctx)
         accepts = experiment.client_selection.accepts
-        keeps_deltas = accepts or aggregator.stacked or looks_at_deltas(signals)
         members = (cohort.client, examples.index, examples.mask, examples.weight, work.plan)
         total, (updates, (values, personal)), deltas = layout.train(
-            train, members, work.plan.steps, weight, state.variables, stacked=keeps_deltas
+            train, members, work.plan.steps, weight, state.variables, stacked=experiment.keeps_updates
         )
         merged = restrict(returned, work.returned & updates.finite)  # the others' weight is shared among the rest
         values = {name: jnp.where(expand(merged.mask, value), value, 0) for name, value in values.items()}
-        if keeps_deltas:
+        if deltas is not None:
             together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
             values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
         merged, uploaded, work, found = accept_updates(experiment, data, seed, state, ctx, merged, values, work)
@@ -161,13 +160,6 @@ def accept_updates(
 def needs_model(signals: Signals) -> bool:
     """Returns whether the model is sent to clients that are asked for `before` signals."""
     return any(signal.cost.needs_model for signal in signals.at("before").values())
-
-
-def looks_at_deltas(signals: Signals) -> bool:
-    """Returns whether a signal looks at updates after the merge or at all of them together, so that all are kept."""
-    if any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values()):
-        return True
-    return any(isinstance(s, CohortSignal) for moment in ("trained", "after") for s in signals.at(moment).values())
 
 
 def train_member(

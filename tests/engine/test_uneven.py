@@ -1,5 +1,6 @@
 """Clients of unequal sizes: dealt to devices and trained in an order that spares steps, examined without padding."""
 
+import functools
 from functools import partial
 
 import jax
@@ -17,7 +18,7 @@ from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.engine import data_selection
 from fedjax_sel.engine.autolayout import CROWDED, LARGE_STEP, OF_MODEL, OF_STEP, choose_layout, estimate_cost
 from fedjax_sel.engine.layout import deal
-from fedjax_sel.engine.program import count_steps
+from fedjax_sel.engine.program import count_steps, plan_layout
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from tests.engine.meshes import BASE, CASES, CLOSE, ROWS, SEEDS
@@ -99,50 +100,79 @@ def test_there_are_as_many_passes_as_the_examples_need():
     assert len(seen) == 24
 
 
+def choose_with(selector):
+    return BASE.replace(data_selection=selector, availability=Bernoulli(0.5))
+
+
+@functools.cache
+def run_each_alone(selector):
+    """The run in which each member measures its own examples, side by side, padded to the longest client."""
+    own, alone_only = data_selection.measure_own, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_selection, "UNEVEN", NEVER)
+        patch.setattr(data_selection, "measure_own", lambda *given: alone_only.append(1) or own(*given))
+        run_chunk.clear_cache()
+        found = simulate(choose_with(selector), FEW, SEEDS, layout=Layout())
+        run_chunk.clear_cache()
+    assert alone_only
+    return found
+
+
+ON_TWO = Layout(clients=1, seeds="scan", examples=20), (1, 2)
+
+
 @pytest.mark.parametrize(
-    ("layout", "mesh"),
+    ("selector", "layout", "mesh"),
     [
-        (Layout(), None),
-        (Layout(clients=1, seeds="scan", examples=20), (1, 2)),
-        (Layout(members=1, balanced=True), (2, 1)),
-        (Layout(clients=2, seeds="scan", balanced=True), (1, 2)),
+        (Entropy(0.2), Layout(), None),
+        (Entropy(0.2), *ON_TWO),
+        (Entropy(0.2), Layout(members=1, balanced=True), (2, 1)),
+        (Entropy(0.2), Layout(clients=2, seeds="scan", balanced=True), (1, 2)),
+        (EL2N(0.3), *ON_TWO),
+        (EL2N(0.3, turns=2), Layout(), None),
+        (Kakurenbo(0.3), *ON_TWO),
     ],
     ids=str,
 )
-@pytest.mark.parametrize(
-    "selector", [Entropy(0.2), EL2N(0.3), EL2N(0.3, turns=2), Kakurenbo(0.3)], ids=lambda one: type(one).__name__
-)
-def test_members_choose_what_they_choose_when_each_measures_its_own(selector, layout, mesh, monkeypatch):
-    experiment = BASE.replace(data_selection=selector, availability=Bernoulli(0.5))
-    together = simulate(experiment, FEW, SEEDS, layout=layout, mesh=mesh)
-    monkeypatch.setattr(data_selection, "UNEVEN", NEVER)
-    own, alone_only = data_selection.measure_own, []
-    monkeypatch.setattr(data_selection, "measure_own", lambda *given: alone_only.append(1) or own(*given))
-    run_chunk.clear_cache()
-    alone = simulate(experiment, FEW, SEEDS, layout=Layout())
+def test_members_choose_what_they_choose_when_each_measures_its_own(selector, layout, mesh):
+    alone = run_each_alone(selector)
+    together = simulate(choose_with(selector), FEW, SEEDS, layout=layout, mesh=mesh)
     np.testing.assert_array_equal(together.selections, alone.selections)
     for metric in alone.metrics:
         np.testing.assert_allclose(together[metric], alone[metric], **CLOSE, err_msg=metric)
     for metric in ("flops", "selection_flops"):
         np.testing.assert_array_equal(together[metric], alone[metric])
-    assert alone_only
-    run_chunk.clear_cache()
+
+
+def take_case_with_failures():
+    experiment, data = CASES["candidates, and control variates"]
+    return experiment.replace(volatility=Bernoulli(0.7)), data
+
+
+@functools.cache
+def run_in_order():
+    experiment, data = take_case_with_failures()
+    return simulate(experiment, data, SEEDS, layout=Layout(balanced=False))
 
 
 @pytest.mark.parametrize(
     "blocks", [{"clients": 1}, {"members": 1}, {"clients": 2}, {"clients": 3, "members": 2}], ids=str
 )
 @pytest.mark.parametrize("mesh", [None, (1, 2)], ids=str)
-@pytest.mark.parametrize(
-    "case", ["candidates, and control variates", "stacked updates", "updates together, and members that fail"]
-)
-def test_a_balanced_cohort_trains_as_one_in_order(case, mesh, blocks):
-    experiment, data = CASES[case]
-    plain = simulate(experiment, data, SEEDS, layout=Layout(balanced=False))
+def test_a_balanced_cohort_trains_as_one_in_order(mesh, blocks):
+    (experiment, data), plain = take_case_with_failures(), run_in_order()
     balanced = simulate(experiment, data, SEEDS, layout=Layout(**blocks, balanced=True), mesh=mesh)
     np.testing.assert_array_equal(balanced.selections, plain.selections)
     for metric in plain.metrics:
         np.testing.assert_allclose(balanced[metric], plain[metric], **CLOSE, err_msg=metric)
+
+
+@pytest.mark.parametrize("case", ["stacked updates", "updates together, and members that fail"])
+def test_a_cohort_whose_updates_are_all_kept_stays_in_order(case):
+    experiment, data = CASES[case]
+    assert plan_layout(experiment, data.draws(SEEDS), 3, Layout(members=1, balanced=True)).balanced is False
+    experiment, data = CASES["candidates, and control variates"]
+    assert plan_layout(experiment, data.draws(SEEDS), 3, Layout(members=1, balanced=True)).balanced is True
 
 
 def test_a_deadline_meets_the_same_members_in_a_balanced_cohort():
