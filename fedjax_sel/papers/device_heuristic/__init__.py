@@ -64,7 +64,7 @@ PAPER = Paper(
     title="Heuristic device selection",
     reference='Kartik Kailas Mouli, "Device Selection Algorithm for Federated Learning", B.Tech. thesis, Indian '
     "Institute of Technology Patna, May 2024.",
-    seeds={"smoke": 2, "small": 20, "full": 20},
+    seeds={"smoke": 2, "small": 20, "full": 100},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,
