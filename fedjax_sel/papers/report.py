@@ -36,7 +36,7 @@ def render_report(
     """
     parts = [
         f"# {paper.title}: reproduction at scale `{scale}`",
-        f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). To reproduce it: `{again}`.",
+        f"{paper.reference}\n\nSeeds: {describe_seeds(seeds)}. To reproduce it: `{again}`.",
         *show_notes(notes),
         "## What was run",
         paper.settings.strip(),
@@ -51,6 +51,17 @@ def render_report(
         parts += [f"![{figure.name}](figures/{figure.name}.png)", f"*{figure.caption}*"]
     parts += ["## Environment", table(("what", "version"), [(k, format_number(v)) for k, v in environment.items()])]
     return "\n\n".join(parts) + "\n"
+
+
+def describe_seeds(seeds: Sequence[int]) -> str:
+    """Returns how many seeds there are, and which.
+
+    >>> describe_seeds([0, 1, 2, 3]), describe_seeds([0, 2])
+    ('4 (0 to 3)', '2 (0, 2)')
+    """
+    first, last = seeds[0], seeds[-1]
+    in_a_row = len(seeds) > 2 and list(seeds) == list(range(first, last + 1))
+    return f"{len(seeds)} ({f'{first} to {last}' if in_a_row else ', '.join(map(str, seeds))})"
 
 
 def show_notes(notes: Sequence[str]) -> list[str]:

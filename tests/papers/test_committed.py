@@ -104,7 +104,7 @@ SAMPLES = [
         after=30,
     ),
     Sample(
-        "device_heuristic-small",
+        "device_heuristic-full",
         ("Dirichlet(0.3), epsilon=0.5", "Random Selection"),
         "final_loss",
         lambda history: history["loss"][:, -1],
@@ -306,7 +306,7 @@ def test_a_verdict_that_is_not_what_its_numbers_give_is_found(tmp_path):
 
 PAGES = {
     "uacs": ("uacs-full",),
-    "device-heuristic": ("device_heuristic-small",),
+    "device-heuristic": ("device_heuristic-full",),
     "fedft-eds": ("fedft_eds-medium",),
     "gpfl": ("gpfl-small", "gpfl-medium"),
     "lefl": ("lefl-small", "lefl-medium"),
