@@ -83,7 +83,7 @@ class Method:
         return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
 
 
-def studies(gpfl=1.05, fedcor=2.0, share=0.8, fits=0.0, blind=1.05):
+def studies(gpfl=1.05, fedcor=2.0, share=0.8, fits=0.0, blind=1.05, flops=None):
     """Ratios of measured times, the regret of GPFL beside Random's 1, and FedCor's fits beside one of its K steps."""
     second = [1.0, 1.01, 0.99]
     factors = {RANDOM: 1.0, GPFL: gpfl, FEDCOR: fedcor, POW_D: 1.2, BLIND: blind}
@@ -91,6 +91,7 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8, fits=0.0, blind=1.05):
         m: {"measured_seconds": [f * s for s in second], "seconds": f, "joules": f, "bytes": f, "flops": f}
         for m, f in factors.items()
     }
+    methods[GPFL] |= {} if flops is None else {"flops": flops}
     losses = {RANDOM: [0.97, 1.0, 1.03], GPFL: [share, share + 0.01, share - 0.01]}
     regret = {m: {"share": v, "running_share": [1.0, 0.9], "final_accuracy": v} for m, v in losses.items()}
     row = {"mean": 590.0, "std": 0.0, "smallest": 590, "largest": 590, "classes above 5 %": 1.0}
@@ -270,6 +271,9 @@ def test_cost_cifar_and_regret():
     )
     assert judged(gpfl=1.5, blind=1.6)["cost-just-above-random"].lacks, "whatever the outcome is"
     assert judged(gpfl=1.5)["pow-d-is-slower"].verdict == NO
+    more = judged()["pow-d-costs-clients-more"]
+    assert more.statistic["Pow-d's FLOPs / GPFL's"] == pytest.approx(1.2 / 1.05)
+    assert (more.verdict, judged(flops=1.2)[more.id].verdict, bool(more.fixed)) == (YES, NO, True)
     assert judged()["fedcor-is-slowest"].verdict == YES
     assert judged(fedcor=1.1)["fedcor-is-slowest"].verdict == NO
     assert judged(fedcor=1.7)["fedcor-is-slowest"].verdict == NO, "Pow-d takes 1.2 times as long as Random"

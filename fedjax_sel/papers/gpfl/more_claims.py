@@ -37,6 +37,8 @@ from fedjax_sel.papers.gpfl.cells import (
 from fedjax_sel.papers.gpfl.comparisons import BASELINES, NOTICED, list_settings, measure_cell
 from fedjax_sel.papers.gpfl.numbers import CIFAR_ROUNDS, find_data, find_published, list_partitions, measure
 from fedjax_sel.papers.judging import (
+    NOT_REPRODUCED,
+    REPRODUCED,
     Judgement,
     ask_comparable,
     ask_not_smaller,
@@ -57,7 +59,9 @@ def judge_times(evidence: Evidence) -> list[Claim]:
         if evidence.studies.get(name, {}).get("methods")
         for claim in judge_cost(evidence.studies[name], slug, figure)
     ]
-    return costs + (judge_growth_with_cohort(study) if (study := evidence.studies.get("choice")) else [])
+    growth = judge_growth_with_cohort(study) if (study := evidence.studies.get("choice")) else []
+    candidates = judge_candidates(study) if (study := evidence.studies.get("time", {})).get("methods") else []
+    return [*costs, *candidates, *growth]
 
 
 LONGER = 1.5
@@ -123,6 +127,29 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             lacks="in Fig. 6, Pow-d trains all of its candidates, which ours asks for their losses"
             + ("" if slug else ", and FedCor has the longer fits of CIFAR-10"),
         ),
+    ]
+
+
+ASKS_MORE = (
+    "in every round, Pow-d sends the model to more clients than the cohort has, and asks them for their losses; GPFL "
+    "asks its cohort alone"
+)
+
+
+def judge_candidates(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns the claim on what Pow-d's candidates cost the clients, on their bill."""
+    pow_d, gpfl = (study["methods"][method] for method in (POW_D, GPFL))
+    times = {unit: pow_d[unit] / gpfl[unit] for unit in ("flops", "bytes")}
+    return [
+        make_claim(
+            "pow-d-costs-clients-more",
+            f"The clients of Pow-d compute more, and send and receive more, than GPFL's in {study['rounds']} rounds",
+            "section VI-D: 'additional clients as candidates'; section I: 'minimizing the computational burden on "
+            "clients and reducing communication costs'",
+            REPRODUCED if min(times.values()) > 1 else NOT_REPRODUCED,
+            {f"Pow-d's {unit.replace('flops', 'FLOPs')} / GPFL's": ratio for unit, ratio in times.items()},
+            fixed=ASKS_MORE,
+        )
     ]
 
 
