@@ -51,7 +51,7 @@ draws its share for every client (sizes differ too; no client is skipped, and ea
 on the law that a scale uses everywhere else.
 
 `medium` takes hours on two cores: the library's backbone and CIFAR-10, E = 5, B = 32, 50 rounds. RDS and EDS with a
-tenth run on **all 50,000 examples** with ten clients (five seeds) and with 100 (three); half or all of the examples,
+tenth run on **all 50,000 examples** with ten clients and with 100 (five seeds each); half or all of the examples,
 other choices of a tenth, FedAvg-RDS, and FedAvg with a tenth of 100 clients have three or five seeds there. Methods
 that train the whole model on all examples of ten clients (FedAvg, from scratch, centralised: three seeds, FedProx:
 one), FedAvg-RDS and FedProx-RDS (five), the studies, the ablations (three) and the comparison of both laws use **10,000

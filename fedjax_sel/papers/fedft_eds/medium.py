@@ -56,9 +56,9 @@ def list_medium() -> list[Cell]:
     add(LESS, (ALL,), 1, name_by_client)
     add(LESS, (FEDAVG_RDS, FEDPROX_RDS), 5)
     add(LESS, (MARGIN, BATCHES), 3)
-    out += list_medium_many((RDS, EDS), list_alphas(scale))
+    out += list_medium_many((RDS, EDS), list_alphas(scale), 5)
     out += vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, HALF, source)
-    out += list_medium_many((EDS50, RDS50, ALL), (STRONG,))
+    out += list_medium_many((EDS50, RDS50, ALL), (STRONG,), 3)
     out += list_medium_stragglers((FEDAVG,), 3, "10 %")
     add(LESS, (FEDAVG, SCRATCH), 3)
     for alpha in list_alphas(scale):  # the same run, listed in both
@@ -78,11 +78,11 @@ SPEAKING = 8
 """Clients that share the spoken digits at `medium`, so that each has 300 examples."""
 
 
-def list_medium_many(methods: Iterable[str], alphas: Iterable[float]) -> list[Cell]:
-    """Returns methods with many clients on all examples, three seeds."""
+def list_medium_many(methods: Iterable[str], alphas: Iterable[float], seeds: int) -> list[Cell]:
+    """Returns methods with many clients on all examples."""
     size, out = SCALES["medium"], []
     for alpha in alphas:
-        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": 3}
+        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": seeds}
         out += [make_method_cell("medium", name_many(CIFAR10, alpha), method, base) for method in methods]
     return out
 
