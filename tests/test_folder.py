@@ -118,6 +118,16 @@ def test_the_summary_is_strict_json_with_environment_and_results(saved):
     assert set(summary["environment"]) - {"XLA_FLAGS"} == expected  # the tests have some of their own
 
 
+def test_json_has_a_line_for_each_array_of_numbers_and_gives_back_what_was_written(tmp_path):
+    rows = {"rows": [[1, 0.1 + 0.2, None, True], [5e-324, -2]], "names": ["a", 1], "empty": [[]]}
+    texts = {"[\n 1,\n 2]": "[\n 1,\n  2]", "spaces": "[ 1,   2]", "escaped": "[\\n 1]", "quoted": '"[\n 1]"'}
+    files.write_json(tmp_path / "some.json", {**rows, **texts})
+    assert files.read_json(tmp_path / "some.json") == {**rows, **texts}
+    written = (tmp_path / "some.json").read_text(encoding="utf-8")
+    assert "  [1, 0.30000000000000004, null, true],\n  [5e-324, -2]\n ]" in written
+    assert len(written.splitlines()) == 17
+
+
 def test_settings_that_can_change_the_last_digits_are_recorded(monkeypatch):
     flags = "--xla_cpu_enable_fast_math=true"
     own = "--xla_force_host_platform_device_count=2 --xla_cpu_collective_call_terminate_timeout_seconds=9"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ CHECKPOINTS = "checkpoints"
 
 PART = ".part"
 """Suffix of a file that is being written; a killed process may leave one behind."""
+
+OF_NUMBERS = re.compile(r"\[\n([^\[\]{}\"]*)\]")
+"""What is in an array of numbers of indented JSON; a line's end within a string is written as `\\n`."""
 
 
 @contextmanager
@@ -63,8 +67,9 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes strict JSON; numbers that it cannot represent become null."""
-    write_text(path, json.dumps(to_jsonable(value), indent=1, allow_nan=False) + "\n")
+    """Writes strict JSON, each array of numbers on one line; numbers that JSON cannot represent become null."""
+    text = json.dumps(to_jsonable(value), indent=1, allow_nan=False)
+    write_text(path, OF_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
 
 
 def to_jsonable(value: Any) -> Any:
