@@ -38,7 +38,7 @@ devices they are.
 
 *Proposed* is Algorithm 1: greedy search from every first device, with the evident corrections (the next device
 maximises H(S ∪ {n}), and the minimum of f4 is over S, not over the product with the mask, which is 0). *Set-based* is
-the optimum of H, found by an exact solver; a study enumerates all 155,117,520 sets of 15 of 30 devices in 20 other
+the optimum of H, found by an exact solver; a study enumerates all 155,117,520 sets of 15 of 30 devices in other
 instances. *Random* draws equally many devices afresh in every round. Beyond the source, we run ε = 0.1, H with one
 property alone, logistic regression, telephones (which spend nearly all time and energy on the transfer), f scaled to
 its range, a grid over the weights, and devices that change between rounds. The four numbers that each device reports

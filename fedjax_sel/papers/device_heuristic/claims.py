@@ -235,9 +235,9 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "better-than-random",
-            "Selecting devices improves performance: the three quarters, or the half, that the algorithm selects train "
-            "a more accurate model than as many random devices",
-            "Conclusion: 'optimal device selection leads to improved performance'; it does not say than what",
+            "The three quarters, or the half, that the algorithm selects train a more accurate model than as many "
+            "random devices, drawn anew in each round",
+            f"{OURS}; the thesis has no random baseline",
             judge_larger(than_random, NOTICED),
             {"proposed - random, final accuracy": describe_differences(than_random)},
             rests_on=than_random,

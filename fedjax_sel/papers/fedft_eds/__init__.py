@@ -76,7 +76,7 @@ examples; the numbers come out the same. These seconds follow from the settings:
 times fewer FLOPs than FedAvg and 1.2 times as many as FedAvg-RDS, so its learning efficiency, over theirs, is the ratio
 of the accuracies times 8.3 and 0.83.
 
-An accuracy advantage of at most 0.005 counts as negligible.
+An accuracy advantage of at most 0.005 counts as negligible (of 0.001 where the paper says "slightly").
 """
 
 REGIME = FairRegime(
