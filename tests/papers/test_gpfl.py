@@ -19,6 +19,7 @@ from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
     BLIND,
     CIFAR,
+    COSINE,
     EXAMPLES,
     FASHION,
     FEDCOR,
@@ -36,6 +37,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ROBIN,
     SENSITIVE,
     SWEPT,
+    TEXT,
     THEIRS,
     list_cells,
     name_experiment,
@@ -141,6 +143,10 @@ CODE = [("", GPFL), (AS_PUBLISHED, GPFL), (THEIRS, GPFL)]
         ([], {"rewards-pay": NO}),
         ([CODE[0]], {"rewards-pay": YES, "rewards-pay-in-its-own-settings": NO}),
         ([CODE[0], ("", BLIND)], {"rewards-pay": NO, "beats-all-fair": YES}),
+        ([CODE[0]], {"projection-beats-cosine": YES, "beats-all-fair-as-in-its-text": NO}),
+        ([CODE[0], ("", COSINE)], {"projection-beats-cosine": NO}),
+        ([("", TEXT)], {"beats-all-fair-as-in-its-text": YES, "beats-all-fair": NO, "projection-beats-cosine": NO}),
+        ([("", TEXT), ("", POW_D)], {"beats-all-fair-as-in-its-text": NO}),
         ([CODE[1]], {"ahead-early": YES, "ahead-halfway": YES}),
         ([CODE[1], (AS_PUBLISHED, FEDCOR)], {"ahead-early": NO, "ahead-halfway": NO}),
     ],
@@ -551,7 +557,7 @@ class InTurn(Method):
 
 def test_what_the_text_says_to_the_letter_is_round_robin_where_everybody_is_selected_equally_often():
     claim = judged([(("", LITERAL), InTurn())])["letter-is-round-robin"]
-    assert claim.verdict == YES
+    assert (claim.verdict, claim.fixed) == (YES, "")
     assert claim.rests_on == tuple(name_experiment(FASHION, p) for p in PARTITIONS)
     assert judged([(("", LITERAL), Method(favourite=400))])["letter-is-round-robin"].verdict == NO
 

@@ -17,8 +17,8 @@ __all__ = ["PAPER"]
 OPEN = """
 The source gives 30 devices, Iris, an MLP with 32 hidden units, 5 local epochs, sparse categorical cross-entropy,
 aggregation by sample counts, α = β = γ = δ = 0.25, ε ∈ {1, 0.75, 0.5}, and accuracies without a deviation. It leaves
-open the number of rounds, the learning rate, the batch size, the test examples, the partition, the seeds, and the law
-and the units of the properties f.
+open the number of rounds, the optimiser, the learning rate, the batch size, the activation, the test examples, the
+partition, the seeds, and the law and the units of the properties f.
 
 We use 30 of the 150 examples, in proportion to their classes, as test examples; every seed draws others. Each device
 has 4 of the 120 training examples: dealt at random (IID), or of a mix of classes that the device draws from

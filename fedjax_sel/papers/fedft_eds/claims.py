@@ -469,7 +469,7 @@ def judge_gap(scale: str, histories: Histories) -> Claim:
     return make_claim(
         "closes-the-gap",
         "Pretraining and partial training (on a random tenth of the examples) together close at least 30 % of the gap "
-        "between FedAvg without either and centralised training",
+        "between FedAvg without either and centralised training (undecided unless there is such a gap)",
         "section IV-C: '30% to 75%'; the paper's own Table II gives 64 % to 75 %",
         judge_larger(closed) if there else UNDECIDED,
         {

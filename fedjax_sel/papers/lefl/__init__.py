@@ -38,7 +38,11 @@ the code's direction of the divergence, beside uniform cohorts of the same size;
 stand-ins for EMNIST, clusters are examined at LEFL's rate and with the text's settings.
 
 **Pixels.** As in the code, those of EMNIST and its stand-ins range from 0 to 1. CIFAR's are standardised by the moments
-of the training examples; the code uses those of ImageNet.
+of the training examples; the code uses those of ImageNet. On CIFAR, training images are shifted by up to four pixels
+and mirrored at random, before round 0, too; the text does not say whether the paper's are.
+
+**Labels of cohorts.** A cohort's labels are the plain mean of its clients' label distributions. The text speaks of "the
+union of datasets", in which larger clients weigh more.
 
 At LEFL's rate, LEFL is also combined with FedProx, SCAFFOLD and FedNova, and FedProx also runs with μ = 0.1 and 1; the
 comparison uses the μ, of these and 0.001, that is best in hindsight. FedProx has μ = 0.001 at LEFL's rate otherwise.
@@ -51,12 +55,13 @@ and LEFL with at least one client from each cluster. No sentence of the paper is
 The verdict on LEFL's advantage as a sampling method rests on the two settings in which all rates are equal.
 
 E = 10, B = 64, 500 rounds (the stand-ins: 200), aggregation weighted by size, β = 0.5 with at least 10 examples per
-client and full clients skipped (the labeldir of NIID-Bench), ⌈log₂ N⌉ clusters, 1000 public examples, and 10 epochs in
-the pre-phase, whose weights are discarded (in the text it is "sandwiched" between rounds, in the code it is not). The
-divergence of two clients compares their predictions on the same examples, as in the text, with fixed batch statistics;
-the code shuffles the public examples for each client and does not restore their order, so that it compares predictions
-on different examples, in training mode. SCAFFOLD divides by N, as in its own paper (a fork that the code builds on
-divides by the cohort size). The weights of the mean in the text's equation (1) do not sum to 1 over a cohort; ours do.
+client and full clients skipped (the labeldir of NIID-Bench), ⌈log₂ N⌉ clusters as in the code (the text has "log(n)",
+and five clusters of 20 clients), 1000 public examples, and 10 epochs in the pre-phase, whose weights are discarded (in
+the text it is "sandwiched" between rounds, in the code it is not). The divergence of two clients compares their
+predictions on the same examples, as in the text, with fixed batch statistics; the code shuffles the public examples for
+each client and does not restore their order, so that it compares predictions on different examples, in training mode.
+SCAFFOLD divides by N, as in its own paper (a fork that the code builds on divides by the cohort size). The weights of
+the mean in the text's equation (1) do not sum to 1 over a cohort; ours do.
 
 **Incomplete batches.** The code drops every incomplete batch, so that a client with fewer than 64 examples never trains
 there. We keep them: at `medium`, 16 % of clients have fewer than 64.
@@ -70,22 +75,23 @@ steps per round instead of about 100; it is drawn ten times in a run instead of 
 clients take part, sends a fifth of what it does with 1000 clients: as much as 30 rounds of FedAvg.
 
 At scale `small`, the source's section V also runs with ResNet-20, as at `medium`: 24 clients with planted groups and
-500 examples of CIFAR-10 each, with public examples from Tiny-ImageNet. `medium` is CIFAR-10 with ResNet-20 on 10,000
-training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the other
-settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about one of
-the settings. It also examines the clusters of 20 clients without planted groups. `full` has the paper's own eight
-experiments, and is meant for an accelerator; CIFAR-10 and Tiny-ImageNet are JPEG-compressed copies where the data pack
-of this project is used. Public examples of Tiny-ImageNet are read from `tiny_imagenet_32.npz` in the data folder.
+500 examples of CIFAR-10 on average, with public examples from Tiny-ImageNet. `medium` is CIFAR-10 with ResNet-20 on
+10,000 training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the
+other settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about
+one of the settings. It also examines the clusters of 20 clients without planted groups. `full` has the paper's own
+eight experiments, and is meant for an accelerator; CIFAR-10 and Tiny-ImageNet are JPEG-compressed copies where the data
+pack of this project is used. Public examples of Tiny-ImageNet are read from `tiny_imagenet_32.npz` in the data folder.
 `smoke` runs scikit-learn's digits, which are their own public examples; their pixels are standardised.
 
 All scales except `smoke` have five seeds. If two runs have different numbers of seeds, they are compared on the seeds
 that both have.
 
-Models are compared by CKA on 100 test examples (the paper: 1000). Accuracy is measured in every round on the stand-ins
-and the digits; elsewhere in every second round and in each of the last 10, so there, rounds to a target are known to
-within two rounds. How noisy training is, is measured by the standard deviation of the last 10 accuracies, which
-includes any trend in these rounds. Targets were set before the runs: 0.7, 0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and
-0.95 on MNIST, and 0.3, 0.4 and 0.5 on CIFAR-10 at `medium`; claims are judged by the middle one.
+Models are compared on 100 test examples, by CKA and by distance in latent space (the paper: 1000). Accuracy is measured
+in every round on the stand-ins and the digits; elsewhere in every second round and in each of the last 10, so there,
+rounds to a target are known to within two rounds. How noisy training is, is measured by the standard deviation of the
+last 10 accuracies, which includes any trend in these rounds. Targets were set before the runs: 0.7, 0.75 and 0.8 on
+Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST, and 0.3, 0.4 and 0.5 on CIFAR-10 at `medium`; claims are judged by the middle
+one.
 
 An accuracy advantage of at most 0.005 counts as negligible.
 """

@@ -302,7 +302,7 @@ def judge_uniform_entropy(study: Mapping[str, Any]) -> Claim:
 
 PLANTED = (
     "it follows from the division alone, whatever the models learn: of all sets of five of the 24 clients, 5.9 % have "
-    "one client of each group, the others have at least 0.268 nats, and the mean is 0.426"
+    "one client of each group, the others have at least 0.277 nats, and the mean is 0.426"
 )
 
 CLOSE = 0.05
