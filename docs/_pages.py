@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def write_strategies(out: Path) -> None:
         folder.mkdir(parents=True)
         for name in kind.available():
             made = kind.load(name)
-            (folder / f"{name}.md").write_text(describe_strategy(name, made, made in described), encoding="utf-8")
+            text = describe_strategy(name, made, made in described, kind.filled)
+            (folder / f"{name}.md").write_text(text, encoding="utf-8")
             described.add(made)
         listed = "\n".join(kind.available())
         (folder / "index.md").write_text(
@@ -48,19 +50,20 @@ def write_strategies(out: Path) -> None:
         )
 
 
-def describe_strategy(name: str, made: Any, again: bool) -> str:
+def describe_strategy(name: str, made: Any, again: bool, filled: Collection[str]) -> str:
     """Returns the page of a component: its docstring, what it asks for at what cost, its fields, its place.
 
     Args:
       name: of the component.
       made: the class or function.
       again: whether it has a page under another key, which the index points at.
+      filled: fields that a run fills in.
     """
     role = "autoclass" if isinstance(made, type) else "autofunction"
     path = f"{made.__module__}.{made.__qualname__}"
     options = "   :no-index:\n" if again else ""
     parts = [f"# {name}", f"```{{eval-rst}}\n.. {role}:: {path}\n{options}```"]
-    if fields := list(list_fields(made)):
+    if fields := list(list_fields(made, filled)):
         parts += ["## Fields", "\n".join(f"- `{line}`" for line in fields)]
     if isinstance(made, type) and issubclass(made, ClientSelector | DataSelector):
         parts += ["## Signals and their cost", describe_signals(made())]
@@ -97,9 +100,9 @@ A part is a name, or a mapping with `name` and its parameters; its page says whi
 
 `data` and `public` name a source: {sources}.
 `deadline` has `seconds` and `late` (`drop` or `partial`); `layout` is `auto`, `vmap`, `scan` or a mapping with
-`clients`, `seeds`, `examples`; `mesh` is a mapping with `seeds` and `clients`; `examples_on` is `device`,
-`host`, `auto` or null; `callbacks` is a name, a list of names, or a mapping from names to parameters;
-`task` has `loss` and `metrics`.
+`clients`, `seeds`, `examples`, `members`, `balanced`; `mesh` is a mapping with `seeds` and `clients`; `examples_on`
+is `device`, `host`, `auto` or null; `callbacks` is a name, a list of names, or a mapping from names to parameters;
+`task` has `loss` and `metrics`. Where `data` is `synthetic` or `uacs`, `partition` is `natural` by default.
 
 ## Values
 

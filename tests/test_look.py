@@ -207,6 +207,12 @@ def test_a_component_is_explained_by_what_its_class_declares():
     assert "alpha = 1.0\n" in said
     assert "seed" not in said.split("fields")[1].split("source")[0]
     assert "did you mean 'entropy'" in refused("explain", "entropi")
+    said = call("explain", "mlp").stdout
+    fields, of_every = said.split("fields of every model\n")
+    assert "classes" not in fields, "which a configuration cannot set"
+    assert of_every.startswith("normalise = True\npretrained = None\n")
+    assert "fields of every" not in call("explain", "iid").stdout
+    assert "phase" not in call("explain", "diurnal").stdout.split("fields\n")[1].split("source")[0]
     said = call("explain", "iris").stdout
     assert said.startswith("data: iris")
     assert "validation = 0.0\n" in said

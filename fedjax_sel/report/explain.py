@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from fedjax_sel import config
@@ -33,7 +33,10 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
     for key, part in find_parts(name):
         text = re.split(r"\n\s*\n(?:Source:|>>>|Attributes:)", inspect.getdoc(part) or "")[0]
         yield f"{key}: {name}", text.splitlines()
-        yield "fields", list(list_fields(part)) or ["none"]
+        kind = {**config.KINDS, "callbacks": config.CALLBACKS}.get(key)
+        yield "fields", list(list_fields(part, kind.filled if kind else ())) or ["none"]
+        if kind and kind.more:
+            yield f"fields of every {kind.what}", [f"{field} = {one.default!r}" for field, one in kind.more.items()]
         if signals := list(list_signals(part)):
             yield "signals", signals
         found = find_source(part)
@@ -96,11 +99,11 @@ def list_inner(key: str, part: Any) -> Iterator[tuple[str, str, Any]]:
                 yield f"{key}.{field}", name, made
 
 
-def list_fields(part: Any) -> Iterator[str]:
-    """Yields a line for each field of a component: type, default, allowed values."""
+def list_fields(part: Any, filled: Collection[str] = ()) -> Iterator[str]:
+    """Yields a line for each field of a component, except those that a run fills in: type, default, allowed values."""
     if not dataclasses.is_dataclass(part):
         for name, one in inspect.signature(part).parameters.items():
-            if name == "seed" and part in SYNTHETIC.values():  # a run's own
+            if name in filled or (name == "seed" and part in SYNTHETIC.values()):  # a run's own
                 continue
             yield f"{name}" + ("" if one.default is inspect.Parameter.empty else f" = {one.default!r}")
         return
@@ -108,7 +111,7 @@ def list_fields(part: Any) -> Iterator[str]:
     for place, name, _ in list_inner("", part):
         inner.setdefault(place.removeprefix("."), []).append(name)
     for field in dataclasses.fields(part):
-        if not field.init or field.name in ("parent", "name"):  # fields of every Flax module
+        if not field.init or field.name in filled:
             continue
         if field.name in inner:
             chosen = "null" if field.default is None else to_snake(type(field.default).__name__)
