@@ -217,8 +217,19 @@ def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
     assert "ours is above in 1 and below in 0.**" in text
     assert "- MNIST, Dirichlet (0.5), FedNova: ours above by 0.87 points" in text
     assert "misprint" in text
-    assert "13 runs, 6.5 hours in all, on 2 x cpu; commit abc." in text
+    assert "13 runs, 6.5 hours in all, with the time in which some were stopped, on 2 x cpu; commit abc." in text
     assert "1 of them have fewer than 50 rounds, and are in no table." in text
+
+
+def test_a_run_that_collapsed_with_finite_updates_is_named():
+    ends = {"last": 9.8, "best_round": 4}
+    low, half, over = a_run(48.37, law="labels", method="scaffold"), a_run(19.6, 1), a_run(48.37, 2)
+    text = page.render({"runs": [low | ends, half | ends, over | ends | {"diverged": True}]})
+    assert text.count("collapsed") == 1
+    assert (
+        "MNIST, two labels, SCAFFOLD, seed 0 collapsed: its best accuracy is 48.37 % in round 4, and its last 9.80 %"
+        in text
+    )
 
 
 def test_the_best_mu_is_chosen_among_those_with_the_most_seeds():

@@ -145,12 +145,13 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
     if not runs:
         return ["Nothing yet."]
     short = [run for run in runs if run["rounds"] != ROUNDS]
-    commits = sorted({str(run["commit"]) for run in runs})
+    commits = sorted({str(run["commit"])[:7] for run in runs})
     devices = sorted({str(run["device"]) for run in runs})
     hours, count = sum(run["hours"] for run in runs), len(runs)
     said = [
-        f"{count} {'run' if count == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; "
-        f"commit {', '.join(commits)}. `python -m benchmarks.external --out RUNS` runs what is missing.",
+        f"{count} {'run' if count == 1 else 'runs'}, {hours:.1f} hours in all, with the time in which some were "
+        f"stopped, on {'; '.join(devices)}; {'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)}. "
+        "`python -m benchmarks.external --out RUNS` runs what is missing.",
         table(
             ("data", "hours a run", "runs", "seeds that diverged"),
             [
@@ -165,7 +166,17 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
             ],
         ),
     ]
-    return said + [f"{len(short)} of them have fewer than {ROUNDS} rounds, and are in no table."] * bool(short)
+    said += [f"{len(short)} of them have fewer than {ROUNDS} rounds, and are in no table."] * bool(short)
+    return said + [tell_collapse(run) for run in runs if not run["diverged"] and run["last"] < run["best"] / 2]
+
+
+def tell_collapse(run: Mapping[str, Any]) -> str:
+    """Returns a line on a run that lost more than half of its best accuracy, while its updates stayed finite."""
+    where = f"{DATA[run['data']]}, {PARTITIONS[run['partition']]}, {METHODS[run['method']]}, seed {run['seed']}"
+    return (
+        f"{where} collapsed: its best accuracy is {run['best']:.2f} % in round {run['best_round']}, and its last "
+        f"{run['last']:.2f} %. Its updates stayed finite, so that it does not count as diverged."
+    )
 
 
 def draw(found: Mapping[str, Any]) -> Any:
