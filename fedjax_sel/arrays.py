@@ -12,7 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Real, Shaped
+from jaxtyping import Array, Bool, Float, Int, Real, Shaped
+
+from fedjax_sel.pytree import Scalar
 
 
 def choose(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
@@ -50,6 +52,34 @@ def widen(tree: Any) -> Any:
     dtype('float32')
     """
     return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), tree)
+
+
+def wide_zeros(tree: Any, *axes: int) -> Any:
+    """Returns zeros of at least 32 bits in the shapes of a pytree, each with more axes in front.
+
+    >>> wide_zeros(jnp.ones(2, jnp.bfloat16), 3).shape
+    (3, 2)
+    """
+    return jax.tree.map(lambda leaf: jnp.zeros((*axes, *leaf.shape), jnp.promote_types(leaf.dtype, jnp.float32)), tree)
+
+
+ROUNDING = 2.0**-22
+"""Bound on the relative error of a product of two rounded float32 numbers, one of which is itself a product."""
+
+
+def multiply_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
+    """Returns `fraction · count`, or the multiple of 1/2 from which it differs only by rounding.
+
+    In float32, 0.3 is slightly more than 0.3, but 0.3 · 15 should be 4.5.
+    """
+    product = fraction * count
+    half = jnp.round(2 * product) / 2
+    return jnp.where(jnp.abs(product - half) <= ROUNDING * product, half, product)
+
+
+def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
+    """Returns `floor(fraction · count)`, without rounding errors in the product (`multiply_share`)."""
+    return jnp.floor(multiply_share(fraction, count)).astype(jnp.int32)
 
 
 def stack_trees(trees: Sequence[Any]) -> Any:

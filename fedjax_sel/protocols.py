@@ -661,8 +661,8 @@ class Correction(Strategy):
     Its state may hold something for each client, with a leading `N`.
 
     Attributes:
-      down: numbers sent to a member besides the model, as multiples of the model's size.
-      up: numbers returned by a member besides its update, as multiples of the model's size.
+      down: numbers sent to a member besides the model, as multiples of the model's size without batch statistics.
+      up: numbers returned by a member besides its update, likewise.
       pulls: whether the correction grows with a client's distance from where it started, so that its steps do not
         simply add up.
     """

@@ -20,12 +20,12 @@ class FedNova(Aggregator):
     `p_i` is client `i`'s share of the cohort's examples, and `a_i` is the sum of the weights of its gradients in its
     update, as reported by the trainer (`Plan.step_size_sum`, which includes the learning rate; it cancels): `τ_i`
     without momentum, `(τ_i - ρ (1 - ρ^τ_i) / (1 - ρ)) / (1 - ρ)` with the trainer's momentum `ρ`, which starts at zero
-    in every round. If all clients take the same steps, this is the mean by size. The source's other lengths, for
-    proximal and adaptive local training, are not implemented, and such training is refused. Batch statistics are
-    averaged by `p_i / a_i`, as updates are.
+    in every round. If all clients take the same steps, this is the mean by size. The source's length for proximal local
+    training is not implemented; such training is refused, and so is adaptive training, whose updates are not fixed sums
+    of gradients. Batch statistics are averaged by `p_i / a_i`, as updates are.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
-    https://arxiv.org/abs/2007.07481, section 4.
+    https://arxiv.org/abs/2007.07481, section 5; the lengths, section 4.
 
     >>> import jax.numpy as jnp
     >>> cohort, sums = Cohort(jnp.arange(2), jnp.ones(2, bool), jnp.ones(2)), jnp.array([1.0, 3.0])

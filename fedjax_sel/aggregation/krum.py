@@ -64,7 +64,7 @@ class Krum(Aggregator):
         position = jnp.argsort(order)
         chosen = present & (position < self.num_selected)
         count = jnp.maximum(chosen.sum(), 1)
-        return jax.tree.map(lambda leaf: jnp.where(expand(chosen, leaf), leaf, 0.0).sum(0) / count, deltas)
+        return jax.tree.map(lambda leaf: widen(jnp.where(expand(chosen, leaf), leaf, 0.0)).sum(0) / count, deltas)
 
 
 def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[Array, "m"]:

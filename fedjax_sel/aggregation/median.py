@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._ops import equal_weights, sort_present
+from fedjax_sel.arrays import widen
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.types import Cohort, Plan, Variables
 
@@ -40,6 +41,6 @@ class Median(Aggregator):
 
         def middle(leaf):
             ordered = sort_present(leaf, present)
-            return jnp.where(count > 0, (ordered[low] + ordered[high]) / 2, 0.0)
+            return jnp.where(count > 0, (widen(ordered[low]) + widen(ordered[high])) / 2, 0.0)
 
         return jax.tree.map(middle, deltas)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._ops import equal_weights, sort_present
-from fedjax_sel.arrays import expand
+from fedjax_sel.arrays import expand, floor_share, widen
 from fedjax_sel.protocols import Aggregator
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Plan, Variables
@@ -44,17 +44,13 @@ class TrimmedMean(Aggregator):
         """Returns the trimmed mean of the updates with a weight above 0; 0 if there are none."""
         present = weights > 0
         count = present.sum()
-        cut = jnp.floor(self.beta * count + ROUNDING).astype(count.dtype)
+        cut = floor_share(self.beta, count)
         cut = jnp.minimum(cut, jnp.maximum(count - 1, 0) // 2)  # something is left, even if β is rounded to 1/2
         place = jnp.arange(weights.shape[0])
         inside = (place >= cut) & (place < count - cut)
 
         def trimmed(leaf):
-            kept = jnp.where(expand(inside, leaf), sort_present(leaf, present), 0.0)
+            kept = widen(jnp.where(expand(inside, leaf), sort_present(leaf, present), 0.0))
             return kept.sum(0) / jnp.maximum(inside.sum(), 1)
 
         return jax.tree.map(trimmed, deltas)
-
-
-ROUNDING = 1e-4
-"""Added to `β m` before it is rounded down, so that 0.1 of 30 is 3 in float32 too."""

@@ -105,9 +105,23 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
 
 def add_gumbel(key: PRNGKey, log_weight: Float[Array, "N"]) -> Float[Array, "N"]:
     """Returns log weights with Gumbel noise; those of weight 0 come after all others in random order, and NaN last."""
-    noise, least = jax.random.gumbel(key, log_weight.shape), jnp.finfo(log_weight.dtype).min
+    noise = jax.random.gumbel(key, log_weight.shape, mode=noise_mode(len(log_weight)))
+    least = jnp.finfo(log_weight.dtype).min
     last = least * (1 - 0.5 * jnp.exp(-jnp.exp(-noise)))
     return jnp.where(jnp.isnan(log_weight), least, jnp.maximum(log_weight + noise, last))
+
+
+def noise_mode(n: int) -> str:
+    """Returns the mode of JAX's Gumbel noise, also in `jax.random.categorical`, that draws among `n` clients.
+
+    In the mode `"low"` it comes from multiples of 2^-23: among many clients the largest noise is often shared, and
+    those of a small probability are drawn too rarely.
+    """
+    return "high" if n > MANY else "low"
+
+
+MANY = 4096
+"""Most clients among which noise in steps of 2^-23 draws."""
 
 
 def epsilon_greedy_m(
@@ -151,11 +165,12 @@ def nth_smallest(number: Float[Array, "N"], n: Int[Array, ""]) -> Float[Array, "
     On a CPU, the passes take a sixtieth of the time of a sort for a million numbers, and as long as one for a thousand.
 
     Args:
-      number: float32.
+      number: float32; NaN comes last.
       n: from 0; may be traced.
     """
     if number.shape[0] <= MAX_SORTED:
         return jnp.sort(number)[n]
+    number = jnp.where(jnp.isnan(number), jnp.nan, number)  # some have the sign of a negative number
     sign, bits = jnp.uint32(2**31), jax.lax.bitcast_convert_type(number, jnp.uint32)
     rising = jnp.where(bits & sign, ~bits, bits | sign)  # integers in the order of the numbers
 

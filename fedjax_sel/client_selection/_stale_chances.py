@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection._ops import cohort_of, noise_mode
 from fedjax_sel.client_selection._unbiased import normalize
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 
@@ -14,18 +14,22 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 def draw_clients(key: PRNGKey, chance: Float[Array, "N"], ctx: Context) -> Int[Array, "m"]:
     """Returns `m` draws with replacement among the available clients; `PAD_CLIENT` if there are none.
 
-    If all available clients have probability 0, they are drawn uniformly.
+    A probability that is not finite counts as 0. If all available clients have probability 0, they are drawn uniformly.
     """
-    chance = jnp.where(ctx.available, chance, 0.0)
+    chance = jnp.where(ctx.available & jnp.isfinite(chance), chance, 0.0)
     log_chance = jnp.where(chance.sum() > 0, jnp.log(chance), jnp.where(ctx.available, 0.0, -jnp.inf))
-    client = jax.random.categorical(key, log_chance, shape=(ctx.m,))
+    client = jax.random.categorical(key, log_chance, shape=(ctx.m,), mode=noise_mode(ctx.num_clients))
     return jnp.where(ctx.available[client], client, PAD_CLIENT).astype(jnp.int32)
 
 
 def weigh_draws(client: Int[Array, "m"], chance: Float[Array, "N"], ctx: Context) -> Cohort:
-    """Returns the cohort of the draws, each of weight `1 / (m N p_i)`; `N` and `p` are over the available clients."""
-    cohort = cohort_of(client, client >= 0)
-    p = normalize(jnp.where(ctx.available, chance, 0.0))[client]
+    """Returns the cohort of the draws, each of weight `1 / (m N p_i)`; `N` and `p` are over the available clients.
+
+    A probability that is not finite counts as 0, and in the cohort's `nan_scores`.
+    """
+    finite = jnp.isfinite(chance)
+    cohort = cohort_of(client, client >= 0, (ctx.available & ~finite).sum())
+    p = normalize(jnp.where(ctx.available & finite, chance, 0.0))[client]
     everyone = ctx.available.sum().astype(jnp.float32)  # times m, it can exceed int32
     weight = 1.0 / (ctx.m * everyone * jnp.where(p > 0, p, 1.0 / jnp.maximum(everyone, 1)))
     return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))

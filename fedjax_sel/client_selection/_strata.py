@@ -36,7 +36,7 @@ def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
       size: available members of each stratum.
       m: slots, at least as many as strata.
     """
-    ideal = m * size / jnp.maximum(size.sum(), 1)
+    ideal = m * size.astype(jnp.float32) / jnp.maximum(size.sum(), 1)
     start = jnp.minimum(jnp.maximum(jnp.floor(ideal + 1e-4), 1), size).astype(jnp.int32)
 
     def step(_, q):

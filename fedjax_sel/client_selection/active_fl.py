@@ -1,5 +1,7 @@
 """AFL: samples clients in proportion to their last reported loss."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -25,8 +27,8 @@ class ActiveFL(ClientSelector):
     that the rest is too small to fill, are drawn uniformly from the available clients not drawn yet, dropped or not.
 
     The source evaluates the loss on the received model. Ours is the mean over the client's local steps, one extra
-    number sent with the update. A client that never took part gets the highest known valuation: it is not dropped
-    before any client that did, and weighs as much as the best. A client that was selected but did not return gets the
+    number sent with the update. A client that never took part gets the highest known valuation, and so
+    ties with the best. A client that was selected but did not return gets the
     mean of the known valuations. Both rules are ours; the source leaves this open.
 
     Attributes:
@@ -39,6 +41,8 @@ class ActiveFL(ClientSelector):
     >>> ActiveFL(fraction=0.5)
     ActiveFL(fraction=0.5, alpha2=0.01, alpha3=0.1)
     """
+
+    ordered: ClassVar[bool] = True
 
     fraction: Scalar = param(default=0.75, low=0, high=1)
     alpha2: Scalar = param(default=0.01, low=0)

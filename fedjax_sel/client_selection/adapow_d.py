@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import round_down
 from fedjax_sel.client_selection._power_of_choice import check_candidates, draw_candidates, top_candidates
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
@@ -47,7 +48,7 @@ class AdaPowD(ClientSelector):
         """Returns candidates drawn in proportion to their examples; `PAD_CLIENT` beyond this round's number."""
         last = jnp.maximum(ctx.rounds - 1, 1)
         whole, rest = jnp.divmod(jnp.int32(self.d - ctx.m), last)  # (d - m) t could exceed int32
-        part = jnp.where(last < 2**15, rest * ctx.round // last, jnp.int32(rest / last * ctx.round))
+        part = jnp.where(last < 2**15, rest * ctx.round // last, round_down(rest / last * ctx.round))
         asked = self.d - (whole * ctx.round + part)
         return jnp.where(jnp.arange(self.d) < asked, draw_candidates(key, ctx, self.d), PAD_CLIENT)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection._ops import cohort_of, noise_mode
 from fedjax_sel.client_selection._ward import (
     build_ward_tree,
     cut_to_weight,
@@ -36,8 +36,10 @@ class ClusteredSampling(ClientSelector):
     - `by="size"` (Algorithm 1): in descending order of size, the clients fill the `m` distributions one after another.
     - `by="similarity"` (Algorithm 2): Ward's clustering of the clients' last updates, 0 before they train. The tree is
       cut into the largest clusters with `m Σ p ≤ 1`. Each of the `m` heaviest gets a distribution, and the clients of
-      the others, starting with the lightest cluster, fill up the distributions. A client with `m p_i > 1` fills one
-      distribution and continues in the others. The server already has the updates, so this costs the clients nothing.
+      the others, starting with the lightest cluster, fill up the distributions, those of the heaviest cluster first and
+      the largest clients first (in the authors' code, those of the lightest first, and clients in random order). A
+      client with `m p_i > 1` fills one distribution and continues in the others. The server already has the updates, so
+      this costs the clients nothing.
     - `by="oracle"` (a control): like `"size"`, but ordered by each client's most frequent class. If each class weighs
       `1/m`, each distribution holds one class. The clients send their label counts, once.
 
@@ -98,7 +100,7 @@ class ClusteredSampling(ClientSelector):
     def select(self, key: PRNGKey, state: Any, ctx: Context) -> Cohort:
         """Returns one client from each distribution."""
         chance = self.distributions(state, ctx)
-        client = jax.random.categorical(key, jnp.log(chance), axis=1)
+        client = jax.random.categorical(key, jnp.log(chance), axis=1, mode=noise_mode(ctx.num_clients))
         cohort = cohort_of(client, chance.sum(1) > 0)
         return cohort.replace(weight=cohort.weight / ctx.m)
 

@@ -44,18 +44,19 @@ class CriticalFL(ClientSelector):
     Every `interval` rounds, from the first, the federated gradient norm is appended to a window: the mean of
     `‖∇F_i(w_i)‖²` over the members, each on its new model and all its examples. The period is critical if the mean over
     the window has grown by more than the fraction `threshold` since the check before, or in the first `warmup` checks.
-    In a critical period the size doubles, up to the slots of the cohort, until it has reached them once; otherwise half
-    of the members are dropped, down to `smallest`. Give the run as many slots as the largest cohort (`cohort_size`; in
-    the source, three quarters of all clients).
+    As in the authors' code, checks that have not been made count as 0, so that norms which do not collapse make the
+    first `window` checks critical anyway. In a critical period the size doubles, up to the slots of the cohort, until
+    it has reached them once; otherwise half of the members are dropped, down to `smallest`. Give the run as many slots
+    as the largest cohort (`cohort_size`; in the source, three quarters of all clients).
 
     The wrapped selector selects for all `m` slots, and only the first are kept: the best of a selector that puts them
-    first, as `power_of_choice` does (`entropy` and `epsilon_greedy` fill slots in random order). If the slots are
-    `ordered` otherwise, as by cluster in `clustered_sampling` or by number in `fed_gs`, the part that is kept is drawn.
+    first, as `power_of_choice` does. If the slots are `ordered` otherwise, as by cluster in `clustered_sampling`, or
+    the exploited members before the explored ones in `active_fl`, the part that is kept is drawn.
 
     A member makes one more forward and backward pass over all its examples and sends one number, in every round, also
-    between checks. The authors' code sums the norms of the minibatches that a client trains on, times the learning
-    rate, without another pass, and in every round, too; in critical periods it also uploads only the largest fifth of
-    an update, which is not a matter of selection.
+    between checks. The authors' code averages the squared norms of the minibatches that a client trains on, clipped at
+    10, times the learning rate, without another pass, and in every round, too; in critical periods it also uploads only
+    the largest fifth of an update, which is not a matter of selection.
 
     `e3cs` estimates with the chances of all `m` slots, so that it learns in cohorts of `k` at `k / m` of its rate.
 

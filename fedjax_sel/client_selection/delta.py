@@ -29,15 +29,16 @@ class Delta(ClientSelector):
     joint probability, `p_i ← s_i / Σ_S s · (1 - Σ_{j ∉ S} p_j)` with `s_i = sqrt(α₁ ζ_i² + α₂ σ_i²)` and `∇f` the mean
     over the distinct members; the other clients keep theirs. A member makes two more forward and backward passes over
     its examples than training alone, and sends `σ_i` and its gradient, a model's worth of numbers or `sketch`. With
-    `"all"`, which the theory covers, all clients do so in every round and no state is kept. A round with a single
+    `"all"`, which the theory covers, all clients do so in every round, and `p` is that round's. A round with a single
     distinct member, or in which all `s` are 0, changes nothing.
 
-    `variant="code"` follows the authors' code and always asks all clients: the probability `p_i` is proportional to
-    `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the examples, replaces `σ_i`. Draws are
-    without replacement, with weight `l_i / (N p_i)`, `l_i` the share of the cohort's examples and `N` the number of
-    available clients, so they are biased.
-    In the authors' code, where `α₁ = α₂ = 0.5`, `g_i` is the mean of the minibatch gradients along one local epoch, and
-    examples are counted in batches (or not at all); here it is the gradient.
+    `variant="code"` follows one file of the authors' code (`LEAF/local_update_FEMNIST.py`; their others weigh the
+    shares otherwise, draw with replacement, or ask the members alone) and always asks all clients: the probability
+    `p_i` is proportional to `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the examples,
+    replaces `σ_i`. Draws are without replacement, with weight `l_i / (N p_i)`, `l_i` the share of the cohort's examples
+    and `N` the number of available clients, so they are biased. In the authors' code, where `α₁ = α₂ = 0.5`, `g_i` is
+    the mean of the minibatch gradients along one local epoch, and examples are counted in batches (or not at all); here
+    it is the gradient.
 
     The paper's factors, `α₁ = 20 K² L η_L` and `α₂ = 5 K L η_L + η / n` (`η_L` the clients' learning rate, `η` the
     server's), depend on an unknown smoothness `L`; the defaults are those of its usual implementation.
@@ -89,12 +90,16 @@ class Delta(ClientSelector):
     ) -> Float[Array, "d"]:
         """Returns `s` for the clients in the mask, which holds each client once; 0 for the others.
 
+        It is NaN for a client whose gradient is not finite, which the mean leaves out.
+
         Args:
           gradient: of each client.
           local: `σ_i`; for the code's rule, the number of examples.
           mask: which clients count.
         """
-        mean = jnp.where(mask[:, None], gradient, 0.0).sum(0) / jnp.maximum(mask.sum(), 1)
+        told = mask & jnp.isfinite(gradient).all(1)
+        mean = jnp.where(told[:, None], gradient, 0.0).sum(0) / jnp.maximum(told.sum(), 1)
+        gradient = jnp.where(told[:, None], gradient, jnp.nan)
         zeta = jnp.linalg.norm(gradient - mean[None], axis=1)
         if self.variant == "code":
             part = normalize(jnp.where(mask, local, 0).astype(jnp.float32))
@@ -115,7 +120,7 @@ class Delta(ClientSelector):
             score = self.score(gradient, ctx.num_examples, ctx.available)
             cohort = gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
             share = normalize(jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0).astype(jnp.float32))
-            chance = ctx.available.sum() * normalize(score)[cohort.client]
+            chance = ctx.available.sum() * normalize(jnp.where(jnp.isfinite(score), score, 0.0))[cohort.client]
             return cohort.replace(weight=jnp.where(cohort.mask, share / jnp.where(chance > 0, chance, 1.0), 0.0))
         if local is None:
             raise TypeError("delta: select() lacks the signal 'local'")

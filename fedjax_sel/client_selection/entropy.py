@@ -33,6 +33,11 @@ class Entropy(ClientSelector):
     temperature: Scalar = param(default=1.0, low=1e-30)
     per_slot: bool = static(default=False)
 
+    @property
+    def ordered(self) -> bool:
+        """Returns whether exploited members come before explored ones."""
+        return self.per_slot
+
     def signals(self) -> Signals:
         """Returns the clients' mean entropies, before training."""
         return Signals(before=[signals.Entropy(self.temperature)])

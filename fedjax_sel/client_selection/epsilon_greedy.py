@@ -32,6 +32,11 @@ class EpsilonGreedy(ClientSelector):
     epsilon: Scalar = param(default=0.1, low=0, high=1)
     per_slot: bool = static(default=False)
 
+    @property
+    def ordered(self) -> bool:
+        """Returns whether exploited members come before explored ones."""
+        return self.per_slot
+
     def signals(self) -> Signals:
         """Returns the clients' losses, before training."""
         return Signals(before=[signals.Loss()])

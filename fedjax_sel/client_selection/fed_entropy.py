@@ -67,8 +67,9 @@ class FedEntropy(ClientSelector):
         soft_labels: Float[Array, "m C"],
     ) -> Cohort:
         """Returns the cohort reduced to the members whose pooled soft labels are most diverse."""
-        weight = jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0)[:, None] * soft_labels
-        mask = judge(weight, cohort.mask)
+        told = cohort.mask & jnp.isfinite(soft_labels).all(1)  # others are rejected, and say nothing of the rest
+        size = jnp.where(told, ctx.num_examples[cohort.client], 0)
+        mask = judge(size[:, None] * jnp.where(told[:, None], soft_labels, 0.0), told)
         return cohort.replace(mask=mask, weight=jnp.where(mask, cohort.weight, 0.0))
 
     def observe(

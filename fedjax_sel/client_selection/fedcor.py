@@ -140,7 +140,8 @@ class FedCor(ClientSelector):
         t, probed = ctx.round, self.probes(ctx.round)
         change = jnp.where(probed, probed_loss, loss) - jnp.where(probed, loss, state.loss)
         known = ctx.available & jnp.isfinite(change)
-        new = (probed | ((t > 0) & (t <= self.warm_up))) & known.any()
+        moved = (jnp.where(known, change, 0) != 0).any()  # a round from which nobody returned tells nothing
+        new = (probed | ((t > 0) & (t <= self.warm_up))) & moved
         place = jnp.where(new, state.count % len(state.round), len(state.round))
         others = jnp.where(known, change, 0).sum() / jnp.maximum(known.sum(), 1)
         changes = state.changes.at[place].set(jnp.where(known, change, others), mode="drop")

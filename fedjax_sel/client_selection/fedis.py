@@ -27,8 +27,8 @@ class FedIS(ClientSelector):
     clients keep theirs. A member makes one more forward and backward pass over its examples than training alone, and
     sends one number. With `"all"`, all clients do so in every round. A client whose gradient was 0 is not drawn again.
 
-    The authors' code multiplies the norms by the clients' shares of the examples, and draws without replacement; that
-    rule is not implemented.
+    The authors' code multiplies the norms by the clients' shares of the examples, and in one of its files draws without
+    replacement; that rule is not implemented.
 
     Attributes:
       gradients: `"stale"` or `"all"`.

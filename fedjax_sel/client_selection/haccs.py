@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._labels import cluster_labels
-from fedjax_sel.client_selection._ops import round_down
+from fedjax_sel.client_selection._ops import learn_values, round_down
 from fedjax_sel.client_selection._strata import top_stratified
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
@@ -38,13 +38,16 @@ class HACCS(ClientSelector):
 
     Clusters are made once, by OPTICS on the distances between the clients' label distributions; a client outside all
     clusters gets its own. In every round, cluster `k` has weight `θ_k = ρ (1 - τ_k / max τ) + (1 - ρ) ℓ_k / Σ ℓ`, with
-    `τ_k` the mean of its clients' expected seconds per turn and `ℓ_k` the mean of their squared losses. It gets
-    `⌊θ_k m / Σ θ⌋` slots; the remaining slots are drawn one after another in proportion to `θ`, among clusters with
-    clients left.
+    `τ_k` the mean of its available clients' expected seconds per turn and `ℓ_k` the mean of their squared losses. It
+    gets `⌊θ_k m / Σ θ⌋` slots; the remaining slots are drawn one after another in proportion to `θ`, among clusters
+    with clients left.
 
-    A client that has not trained counts with the loss `ln C` of a random guess. Each client sends its label counts, `C`
-    numbers, once, and each member its training loss. The clients must have devices, whose expected seconds cost nothing
-    to know. Noise on the counts, which the source allows for privacy, is left out.
+    A client that has not trained counts with the loss `ln C` of a random guess, and a member that did not return with
+    the mean loss of all; otherwise those that never return could take every slot, as losses fall. Each client sends its
+    label counts, `C` numbers, once, and each member its training loss. The clients must have devices, whose expected
+    seconds cost nothing to know. Noise on the counts, which the source allows for privacy, is left out. The authors'
+    code divides the sums over available clients by the cluster's full size, and takes a client's use of its processor
+    for its seconds.
 
     Attributes:
       rho: ρ, the weight of speed relative to loss.
@@ -113,8 +116,8 @@ class HACCS(ClientSelector):
     def observe(
         self, key: PRNGKey, state: HACCSState, ctx: Context, cohort: Cohort, *, training_loss: Float[Array, "m"]
     ) -> HACCSState:
-        """Returns the losses, updated for the members that returned."""
-        return state._replace(loss=state.loss.at[cohort.returned].set(training_loss, mode="drop"))
+        """Returns the losses, updated for the members that returned; others count with the mean of all."""
+        return state._replace(loss=learn_values(state.loss, cohort, training_loss))
 
 
 LEAST = 1e-9

@@ -55,8 +55,8 @@ class HiCSFL(ClientSelector):
     The authors' code uses the mean change of the weights into each class (`signature="weights"`), describes a client by
     its row of the distance matrix (`ward_on="rows"`), and draws uniformly among the clients left in a cluster, whose
     probability does not change until it is empty (`in_cluster="uniform"`). It also takes the angle between the changes
-    of the layer's weights and biases together, warms up in the order of the clients' numbers, and falls back to
-    clustered sampling if the variance of `Ĥ` is 0.1 or more; none of this is done here.
+    of the layer's weights and biases together, warms up in the order of the clients' numbers, falls back to clustered
+    sampling if the variance of `Ĥ` is 0.1 or more, and takes `⌊N/m⌋` rounds to warm up; none of this is done here.
 
     Attributes:
       temperature: `T` of the softmax, at least 1e-30; the source uses 0.0025 for Fashion-MNIST, 0.0015 elsewhere.

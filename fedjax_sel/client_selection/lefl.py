@@ -41,12 +41,12 @@ class LEFL(ClientSelector):
 
     `allocation="hamilton"` selects exactly `m` clients by largest remainder, at least one from each cluster (equal
     remainders, which rounding may tell apart, favour the same clusters in every round); with fewer slots than clusters,
-    one from each of `m` clusters, drawn in proportion to their size. `"proportional"`, the text's
-    "proportional number", also selects `m` clients, but rounds a cluster's share up or down at random, to 0 if it is
-    small: every client is then selected equally often, which "at least one" does not ensure. `"code"` follows the
-    authors' code: `max(1, round(fraction · size))` clients from each cluster, possibly more than `fraction · N` in all,
-    so `m` must be at least that total. In the text, the pre-phase is part of the first round, and its weights are
-    "sandwiched", which its code does not do.
+    one from each of `m` clusters, drawn in proportion to their size (more from each if fewer have clients available).
+    `"proportional"`, the text's "proportional number", also selects `m` clients, but rounds a cluster's share up or
+    down at random, to 0 if it is small: every client is then selected equally often, which "at least one" does not
+    ensure. `"code"` follows the authors' code: `max(1, round(fraction · size))` clients from each cluster, possibly
+    more than `fraction · N` in all, so `m` must be at least that total. In the text, the pre-phase is part of the first
+    round, and its weights are "sandwiched", which its code does not do.
 
     The federation needs public examples. The cost of the pre-phase is billed to the first round.
 
@@ -187,7 +187,9 @@ class LEFL(ClientSelector):
         elif self.allocation == "proportional":
             quota = draw_quotas(key_strata, size, ctx.m)
         else:
-            quota = quotas(size, ctx.m) if ctx.m >= k else draw_strata(key_strata, size, ctx.m)
+            if ctx.m < k:
+                size *= draw_strata(key_strata, size, ctx.m)
+            quota = quotas(size, ctx.m)
         return draw_stratified(key_clients, state, quota, ctx.available, ctx.m)  # Alg. 1, server side, last step
 
 

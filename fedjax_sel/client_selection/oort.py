@@ -1,6 +1,6 @@
 """Oort: clients that are useful and fast, with exploration."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,8 @@ class Oort(ClientSelector):
     >>> Oort(epsilon=0.5).signals().after
     {'training_loss_rms': TrainingLossRMS()}
     """
+
+    ordered: ClassVar[bool] = True
 
     epsilon: Scalar = param(default=0.9, low=0, high=1)
     decay: Scalar = param(default=0.95, low=0, high=1)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from fedjax_sel.arrays import wide_zeros, widen
 from fedjax_sel.protocols import Correction
 from fedjax_sel.pytree import Pytree, Scalar, param
 from fedjax_sel.types import Cohort, Variables
@@ -20,7 +21,7 @@ class FedDynState(Pytree):
 
     Attributes:
       client: the gradient that each client's last local optimum had, a leading `N`.
-      server: `h`, the mean of these gradients over all clients, with the opposite sign.
+      server: `h`, the mean of these gradients over all clients.
     """
 
     client: Variables
@@ -40,8 +41,9 @@ class FedDyn(Correction):
     Source: Acar et al., "Federated Learning Based on Dynamic Regularization", 2021,
     https://arxiv.org/abs/2111.04263, Algorithm 1.
 
-    >>> FedDyn(alpha=0.5).correct(FedDynState(0.25, 0.0), gradient=2.0, variables=1.0, received=0.0)
-    2.25
+    >>> zero, one = jnp.float32(0), jnp.float32(1)
+    >>> FedDyn(alpha=0.5).correct(FedDynState(one / 4, zero), gradient=2 * one, variables=one, received=zero)
+    Array(2.25, dtype=float32)
     """
 
     alpha: Scalar = param(default=0.01, above=0, below=math.inf)
@@ -49,9 +51,8 @@ class FedDyn(Correction):
     pulls = True
 
     def init(self, variables: Variables, num_clients: int) -> FedDynState:
-        """Returns gradients of 0."""
-        client = jax.tree.map(lambda leaf: jnp.zeros((num_clients, *leaf.shape), leaf.dtype), variables)
-        return FedDynState(client, jax.tree.map(jnp.zeros_like, variables))
+        """Returns gradients of 0, of at least 32 bits, since they are sums over rounds."""
+        return FedDynState(wide_zeros(variables, num_clients), wide_zeros(variables))
 
     def client_state(self, state: FedDynState, client: Int[Array, ""]) -> FedDynState:
         """Returns the client's gradient; what the server keeps stays there."""
@@ -63,7 +64,7 @@ class FedDyn(Correction):
         """Returns the gradient of the client's shifted objective."""
         # Alg. 1: ∇ of L_k(θ) - ⟨∇L_k(θ_k^{t-1}), θ⟩ + α/2 ‖θ - θ^{t-1}‖²
         return jax.tree.map(
-            lambda g, own, w, start: g - own + self.alpha * (w - start),
+            lambda g, own, w, start: (g - own + self.alpha * (w - start)).astype(jnp.result_type(g)),
             gradient,
             client_state.client,
             variables,
@@ -77,6 +78,8 @@ class FedDyn(Correction):
     def merge(self, state: FedDynState, cohort: Cohort, uploads: Variables) -> FedDynState:
         """Returns the state after the round, with the gradients of the returned members and the server's updated."""
         num_clients = jax.tree.leaves(state.client)[0].shape[0]
+
+        uploads = widen(uploads)
 
         def add_up(leaf: Array) -> Array:
             return jnp.tensordot(cohort.mask.astype(leaf.dtype), leaf, 1)

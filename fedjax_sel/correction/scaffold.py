@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.arrays import wide_zeros
 from fedjax_sel.protocols import Correction, LocalTrainer
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Variables
@@ -32,7 +33,7 @@ class Scaffold(Correction):
 
     `K` is the client's number of steps and `η` its learning rate in the round; if the rate changes within the round,
     `K η` is its sum over the steps. All variates start at 0. Clients receive and return as many numbers again as the
-    model has; in the simulation, the server keeps `N` such models.
+    model has, without batch statistics; in the simulation, the server keeps `N` such models.
 
     The source's local steps are plain SGD. If the trainer has momentum, the corrected gradient enters the momentum, and
     `K η` becomes the sum of the weights of the gradients in the update (`Plan.step_size_sum`), so that `c_i` is still a
@@ -80,9 +81,8 @@ class Scaffold(Correction):
             )
 
     def init(self, variables: Variables, num_clients: int) -> ScaffoldState:
-        """Returns variates of 0."""
-        client = jax.tree.map(lambda leaf: jnp.zeros((num_clients, *leaf.shape), leaf.dtype), variables)
-        return ScaffoldState(client, jax.tree.map(jnp.zeros_like, variables))
+        """Returns variates of 0, of at least 32 bits, since they are sums over rounds."""
+        return ScaffoldState(wide_zeros(variables, num_clients), wide_zeros(variables))
 
     def client_state(self, state: ScaffoldState, client: Int[Array, ""]) -> ScaffoldState:
         """Returns the client's variate and the server's."""
@@ -95,7 +95,12 @@ class Scaffold(Correction):
         if self.applied:
             return gradient
         # the local step of Alg. 1: g_i(y_i) - c_i + c
-        return jax.tree.map(lambda g, own, c: g - own + c, gradient, client_state.client, client_state.server)
+        return jax.tree.map(
+            lambda g, own, c: (g - own + c).astype(jnp.result_type(g)),
+            gradient,
+            client_state.client,
+            client_state.server,
+        )
 
     def offset(self, client_state: ScaffoldState) -> Variables | None:
         """Returns the server's variate minus the client's if they are applied after the momentum; else None."""
@@ -107,7 +112,7 @@ class Scaffold(Correction):
         divisor = jnp.where(moved, step_size_sum, 1.0)
         # Alg. 1, option (ii): c_i⁺ - c_i, with y_i - x = Δ_i
         return jax.tree.map(
-            lambda d, c: jnp.where(moved, -c - d / divisor, 0.0).astype(d.dtype), delta, client_state.server
+            lambda d, c: jnp.where(moved, -c - d / divisor, 0.0).astype(c.dtype), delta, client_state.server
         )
 
     def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.arrays import multiply_share
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import PRNGKey
 
@@ -14,25 +15,6 @@ def keep_top(key: PRNGKey, valid: Bool[Array, "L"], fraction: Scalar, *scores: F
     return valid & (places(valid, *scores, noise) < count_kept(valid, fraction))
 
 
-ROUNDING = 2.0**-22
-"""Bound on the relative error of a product of two rounded float32 numbers, one of which is itself a product."""
-
-
-def multiply_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns `fraction · count`, or the multiple of 1/2 from which it differs only by rounding.
-
-    In float32, 0.3 is slightly more than 0.3, but 0.3 · 15 should be 4.5.
-    """
-    product = fraction * count
-    half = jnp.round(2 * product) / 2
-    return jnp.where(jnp.abs(product - half) <= ROUNDING * product, half, product)
-
-
-def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
-    """Returns `floor(fraction · count)`, without rounding errors in the product (`multiply_share`)."""
-    return jnp.floor(multiply_share(fraction, count)).astype(jnp.int32)
-
-
 def share_among_classes(
     y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int
 ) -> Int[Array, "C"]:
@@ -41,8 +23,7 @@ def share_among_classes(
     >>> share_among_classes(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
     Array([2, 0, 1], dtype=int32)
     """
-    of_class, n = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes), jnp.maximum(valid.sum(), 1)
-    whole, rest = divide_product(count, of_class, n)
+    whole, rest = divide_among_classes(y, valid, count, classes)
     return whole + (rest > 0)
 
 
@@ -52,21 +33,33 @@ def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array,
     >>> share_exactly(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
     Array([2, 0, 0], dtype=int32)
     """
-    of_class = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes)
-    whole, rest = divide_product(count, of_class, jnp.maximum(valid.sum(), 1))
+    whole, rest = divide_among_classes(y, valid, count, classes)
     place = jnp.argsort(jnp.argsort(-rest))
     return (whole + (place < count - whole.sum())).astype(jnp.int32)
 
 
-def divide_product(
-    count: Int[Array, ""], of_class: Int[Array, "C"], n: Int[Array, ""]
+def divide_among_classes(
+    y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int
 ) -> tuple[Int[Array, "C"], Int[Array, "C"]]:
-    """Returns quotient and remainder of `count · n_c` and `n`; exact for up to 65,535 examples of a client.
+    """Returns quotient and remainder of `count n_c` and `n` for each class.
 
-    The product of two counts of that size exceeds the largest `int32`, but not the largest `uint32`.
+    The product of two counts may exceed the largest `int32`, but the largest `uint32` only beyond `MOST` examples.
+
+    Raises:
+      ValueError: the largest client has more examples than that.
     """
-    product, by = count.astype(jnp.uint32) * of_class.astype(jnp.uint32), n.astype(jnp.uint32)
+    if len(valid) > MOST:
+        raise ValueError(
+            f"a coreset with a share for each class divides at most {MOST:,} examples of a client; the largest client "
+            f"has {len(valid):,}"
+        )
+    of_class, n = jax.ops.segment_sum(valid.astype(jnp.uint32), y, classes), jnp.maximum(valid.sum(), 1)
+    product, by = count.astype(jnp.uint32) * of_class, n.astype(jnp.uint32)
     return (product // by).astype(jnp.int32), (product % by).astype(jnp.int32)
+
+
+MOST = 65_535
+"""Most examples of a client that `divide_among_classes` divides exactly."""
 
 
 def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:

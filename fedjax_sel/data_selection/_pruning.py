@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.data_selection._ops import count_kept, floor_share, places
+from fedjax_sel.arrays import floor_share
+from fedjax_sel.data_selection._ops import count_kept, places
 from fedjax_sel.protocols import ClientSignal, DataSelector, ExampleSignal, FeatureSignal
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.data_selection._ops import floor_share, places
+from fedjax_sel.arrays import floor_share
+from fedjax_sel.data_selection._ops import places
 from fedjax_sel.protocols import DataSelector, ExampleSignal, Host, Prepared
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Turn
@@ -52,8 +53,8 @@ class FedBalancer(DataSelector):
     """Hard examples, those with a loss of at least `lt`, and others if the deadline leaves time for them.
 
     A client trains on `L` examples: as many as it can before the deadline, or the number `|O|` of its hard examples if
-    it cannot train on all of these or if there are no devices, but at least one. `p L` of them are hard and the others
-    easy, drawn at random, unless there are too few of one kind.
+    it cannot train on all of these or if there are no devices, but at least one; without any, that of the highest loss
+    counts as hard. `p L` of them are hard and the others easy, drawn at random, unless there are too few of one kind.
 
     `lt = LL + (LH - LL) ltr`, where `LL` is the smallest loss in the last cohort and `LH` the mean of its members'
     largest losses; until `ltr` first rises, `lt` is 0, as in the authors' code. The deadline is `lo + (hi - lo) ddlr`,
@@ -71,7 +72,8 @@ class FedBalancer(DataSelector):
     client's losses as its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
     examples that clients have recently trained on, takes `LL` and `LH` over all rounds so far, adds noise to the
     reports, and leaves a ratio unchanged if a step would take it out of [0, 1]. There, a client runs a forward pass
-    over all its examples only when it is first selected; here, every time.
+    over all its examples only when it is first selected; here, every time. Until more than half of all clients, or more
+    than 200, have told how long an epoch takes, its deadline is the mean time of all their epochs.
 
     Attributes:
       prefer: kind of which the fraction `p` is drawn, `"hard"` or `"easy"`.
@@ -133,6 +135,7 @@ class FedBalancer(DataSelector):
     ) -> Bool[Array, "L"]:
         """Returns 1 for the hard and the easy examples that are drawn (Alg. 1)."""
         hard = valid & (loss >= turn.server.threshold)
+        hard |= ~hard.any() & valid & (places(valid, loss) == 0)
         easy = valid & ~hard
         count = hard.sum()
         if turn.affordable is not None:

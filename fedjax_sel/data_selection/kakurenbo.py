@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
-from fedjax_sel.data_selection._ops import floor_share, places
+from fedjax_sel.arrays import floor_share
+from fedjax_sel.data_selection._ops import places
 from fedjax_sel.protocols import DataSelector, ExampleSignal
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey, StrategyState, Turn

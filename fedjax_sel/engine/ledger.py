@@ -132,7 +132,8 @@ def add_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[Arr
 def count_passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     """Returns the forward passes per example that these signals cost together.
 
-    Example signals share their forward passes, and signals of the same gradient that gradient.
+    Example signals share their forward passes, and signals of the same gradient that gradient: of the model that a
+    member received, or of the one that it trained.
 
     Args:
       signals: the signals, with their costs.
@@ -141,10 +142,14 @@ def count_passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     signals = tuple(signals)
     each = (ExampleSignal, FeatureSignal)
     shared = max((s.cost.forward for s in signals if isinstance(s, each)), default=0.0)
-    of_gradient = [s.cost.forward + backward * s.cost.backward for s in signals if isinstance(s, GradientSignal)]
-    others = (s for s in signals if not isinstance(s, (*each, GradientSignal)))
-    alone = sum(s.cost.forward + backward * s.cost.backward for s in others)
-    return shared + max(of_gradient, default=0.0) + alone
+
+    def cost(signal: Signal) -> float:
+        return signal.cost.forward + backward * signal.cost.backward
+
+    of = [signal for signal in signals if isinstance(signal, GradientSignal)]
+    of_gradient = sum(max((cost(s) for s in of if s.received is at), default=0.0) for at in (False, True))
+    alone = sum(cost(s) for s in signals if not isinstance(s, (*each, GradientSignal)))
+    return shared + of_gradient + alone
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Rates:
       gradient: bytes of the part of it that is trained.
       flops: floating-point operations of an example's forward pass.
       backward: a backward pass as a multiple of a forward pass.
-      correction_down, correction_up: what a correction sends besides each model, as multiples of it.
+      correction_down, correction_up: what a correction sends besides each model, as multiples of `gradient`.
       needs_model: whether a `before` signal needs the model.
       before_down, before_up: bytes of the `before` signals of one client.
       before_passes: forward passes per example of the `before` signals, by `group_by_limit`.

@@ -31,13 +31,16 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
 def jain(counts: Int[np.ndarray, "R N"]) -> Float[np.ndarray, "R"]:
     """Returns Jain's fairness index of selection counts, `(Σ c)² / (N Σ c²)`: 1 if equal, `1/N` if one has all.
 
+    It is NaN if nobody was selected.
+
     Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984.
 
     >>> jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]]))
     array([1.  , 0.25])
     """
     c = counts.astype(np.float64)
-    return c.sum(1) ** 2 / (counts.shape[1] * (c**2).sum(1))
+    squares = counts.shape[1] * (c**2).sum(1)
+    return np.divide(c.sum(1) ** 2, squares, out=np.full(len(c), np.nan), where=squares > 0)
 
 
 def members(selections: Int[np.ndarray, "R T m"], group: Int[np.ndarray, "k"]) -> Int[np.ndarray, "R T"]:

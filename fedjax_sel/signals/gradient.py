@@ -89,7 +89,8 @@ class GradientNoise(ClientSignal):
         inside = jnp.pad(batch.mask[order], (0, -longest % size)).reshape(-1, size)
 
         def measure_one(place, mask):
-            return widen(task.gradient(variables, Batch(batch.x[place], batch.y[place], mask))), mask.sum()
+            gradient = task.gradient(variables, Batch(batch.x[place], batch.y[place], mask))
+            return widen(task.hide_personal(gradient)), mask.sum()
 
         # In two passes: the difference of two mean squares would lose digits.
         def add(total, part):

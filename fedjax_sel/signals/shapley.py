@@ -33,11 +33,11 @@ class Shapley(CohortSignal):
 
     `v(∅)` is the value of the model that the cohort received. With `method="exact"`, all `2^m` coalitions are measured.
     With `"gtg"`, members join in random orders, each member first in turn, and their marginal values are averaged until
-    the averages of the last ten orders are within a hundredth of the last one, or after `passes` times `m` orders.
-    Marginal values count as 0 once a coalition is within `threshold` of the full cohort, and all of them do if the
-    round changed the value by less than that. A slot without an update has value 0. A loss that is not finite counts as
-    `F_0 + 10 (|F_0| + 1)`, with `F_0` that of the model that the cohort received. The server measures all this, so it
-    costs the clients nothing.
+    the averages of the last ten orders are within a hundredth of the last one's size (in the authors' code, of its
+    value, which may be negative), or after `passes` times `m` orders. Marginal values count as 0 once a coalition is
+    within `threshold` of the full cohort, and all of them do if the round changed the value by less than that. A slot
+    without an update has value 0. A loss that is not finite counts as `F_0 + 10 (|F_0| + 1)`, with `F_0` that of the
+    model that the cohort received. The server measures all this, so it costs the clients nothing.
 
     Attributes:
       method: `"exact"`, for at most 10 slots, or `"gtg"`.

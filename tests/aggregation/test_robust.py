@@ -174,3 +174,15 @@ def test_updates_that_came_back_count_equally_whatever_the_cohorts_weights(aggre
     weights = aggregator.weights(cohort, nothing, plan)
     np.testing.assert_allclose(weights, [1 / 3, 1 / 3, 1 / 3, 0], rtol=1e-6)
     assert not np.asarray(aggregator.weights(cohort.replace(mask=jnp.zeros(4, bool)), nothing, plan)).any()
+
+
+@pytest.mark.parametrize(("beta", "m"), [(0.3333, 3), (0.24998, 4), (0.19999, 5), (0.09999, 10)])
+def test_a_fraction_below_one_of_m_removes_nothing(beta, m):
+    values = np.arange(m, dtype=np.float32) ** 2
+    np.testing.assert_allclose(TrimmedMean(beta).combine(jnp.asarray(values), jnp.ones(m)), values.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [TrimmedMean(0.0), Median(), Krum(f=0, num_selected=4)], ids=str)
+def test_updates_of_16_bits_are_averaged_in_32(rule):
+    updates = jnp.array([1, 1.0078125, 1.0078125, 1], jnp.bfloat16)
+    assert float(rule.combine(updates, jnp.ones(4))) == 1.00390625

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
+from fedjax_sel.client_selection.active_fl import ActiveFL
 from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
 from fedjax_sel.client_selection.critical_fl import NORM, CriticalFL
 from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic
 from fedjax_sel.client_selection.divfl import DivFL
+from fedjax_sel.client_selection.epsilon_greedy import EpsilonGreedy
 from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.fed_gs import FedGS, FedGSState
 from fedjax_sel.client_selection.fedcor import FedCor
@@ -218,3 +220,25 @@ def test_a_configuration_names_the_wrapped_selector():
         kind.resolve("client_selection", {"name": "critical_fl", "selector": "unifrm"})
     with pytest.raises(ValueError, match=r"selector has fraction, but no name that says which one it is"):
         kind.resolve("client_selection", {"name": "critical_fl", "selector": {"fraction": 0.2}})
+
+
+@pytest.mark.parametrize(
+    ("inner", "signal"),
+    [(EpsilonGreedy(0.3, per_slot=True), "loss"), (ActiveFL(alpha3=0.5), None)],
+    ids=["epsilon_greedy", "active_fl"],
+)
+def test_exploration_of_the_wrapped_selector_survives(inner, signal):
+    """The exploited members come first in its cohort, and a smaller cohort keeps some of the others."""
+    n, m = 96, 24
+    ctx, score = context(np.ones(n), m), jnp.arange(n, dtype=jnp.float32)
+    selector = CriticalFL(inner, smallest=4)
+    state = selector.init(KEY, ctx, HOST)
+    state = state._replace(inner=score) if signal is None else state
+    told = {} if signal is None else {signal: score}
+    select = jax.jit(lambda selector, key: selector.select(key, state, ctx, **told))
+    taken = [select(selector, key) for key in jax.random.split(KEY, 200)]
+    explored = np.mean([np.mean(np.array(members(one)) < n - m) for one in taken])
+    alone = jax.jit(lambda key: inner.select(key, state.inner, ctx, **told))
+    whole = np.mean([np.mean(np.array(members(alone(key))) < n - m) for key in jax.random.split(KEY, 200)])
+    assert whole > 0.2
+    assert explored == pytest.approx(whole, abs=0.06)

@@ -189,3 +189,22 @@ def test_only_members_are_asked_and_billed_unless_everybody_is(blobs, selector, 
 def test_parameters_out_of_their_range_are_refused(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_counts_as_none(strange):
+    """It decides neither the chances of the others nor is it drawn, and the run hears of it."""
+    ctx, norms = context(4, 2), jnp.array([100.0, 1, 1, strange])
+    drawn = jax.vmap(lambda key: FedIS("all").select(key, jnp.full(4, 0.25), ctx, gradient_norm=norms))(KEYS[:2000])
+    share = np.bincount(np.asarray(drawn.client).ravel(), minlength=4) / 4000
+    np.testing.assert_allclose(share, [100 / 102, 1 / 102, 1 / 102, 0], atol=0.01)
+    assert (drawn.nan_scores == 1).all()
+    wild = G.at[3, 0].set(strange)
+    some = Delta().score(G[:3], NOISE[:3], jnp.ones(3, bool))
+    np.testing.assert_allclose(Delta().score(wild, NOISE, jnp.ones(4, bool)), [*some, np.nan], rtol=1e-6)
+    for selector in (Delta(gradients="all"), Delta(variant="code")):
+        told = {} if selector.variant == "code" else {"local": NOISE}
+        one = selector.select(KEYS[0], selector.init(KEYS[0], ctx, HOST), ctx, gradient=wild, **told)
+        assert 3 not in one.client
+        assert np.isfinite(one.weight).all()
+        assert int(one.nan_scores) == 1

@@ -48,6 +48,12 @@ def test_the_example_by_hand():
     assert accepted(soft, [5, 5, 5, 5], [False] * 4) == []
 
 
+@pytest.mark.parametrize("strange", [np.nan, np.inf])
+def test_a_member_whose_soft_labels_are_not_finite_is_rejected_and_the_rest_judged(strange):
+    soft = [[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [strange, 0.5, 0.5]]
+    assert accepted(soft, [5] * 5) == [0, 2, 3]
+
+
 def test_judgment_follows_the_rule_over_random_soft_labels_and_sizes():
     rng, taken_away = np.random.default_rng(0), []
     for _ in range(60):

@@ -334,3 +334,14 @@ def test_a_fit_that_fails_is_reported_and_cohorts_are_uniform():
 def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+def test_a_round_from_which_nobody_returned_is_no_draw_of_the_process():
+    selector, ctx = FedCor(warm_up=4, interval=50), context(5, 2)
+    state, lost = selector.init(KEY, ctx, HOST), jnp.linspace(1, 2, 5)
+    for t, loss in enumerate((lost, lost, 0.9 * lost)):
+        now = context(5, 2, t)
+        one = selector.select(KEY, state, now, loss=loss)
+        state = selector.observe(KEY, state, now, one, loss=loss, probed_loss=jnp.full(5, jnp.nan))
+    assert int(state.count) == 1
+    np.testing.assert_allclose(state.changes[0], -0.1 * lost, rtol=1e-5)

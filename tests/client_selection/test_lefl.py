@@ -332,3 +332,18 @@ def test_few_can_be_reached():
     ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(8, int), jnp.arange(8) < 2, cohort_size=4)
     cohort = LEFL(clusters=2).select(jax.random.key(0), jnp.array([0, 1, 0, 1, 0, 1, 0, 1]), ctx)
     assert sorted(cohort.client[cohort.mask].tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("allocation", ["hamilton", "proportional"])
+def test_a_cohort_of_fewer_slots_than_clusters_is_full_where_clients_of_few_can_be_reached(allocation):
+    cluster = jnp.arange(30) % 5
+    ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(30, int), (cluster == 1) | (cluster == 3), cohort_size=3)
+    for key in jax.random.split(jax.random.key(0), 8):
+        cohort = LEFL(clusters=5, allocation=allocation).select(key, cluster, ctx)
+        assert cohort.mask.all()
+        assert set((cohort.client % 5).tolist()) <= {1, 3}
+
+
+def test_quotas_of_many_clients_do_not_overflow():
+    size = jnp.array([60_000, 5_000])
+    assert quotas(size, 40_000).tolist() == [36_923, 3_077]

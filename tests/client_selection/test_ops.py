@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 
 from fedjax_sel.client_selection import _ops
-from fedjax_sel.client_selection._ops import check_numbers, draw_members, gumbel_m, nth_smallest
+from fedjax_sel.client_selection._ops import (
+    add_gumbel,
+    check_numbers,
+    draw_members,
+    gumbel_m,
+    noise_mode,
+    nth_smallest,
+)
+from fedjax_sel.client_selection._stale_chances import draw_clients
+from fedjax_sel.client_selection._unbiased import draw_unbiased
+from fedjax_sel.client_selection.by_size import BySize
+from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
+from fedjax_sel.types import Context
 from tests.client_selection.rounds import cohort
 
 
@@ -27,7 +39,8 @@ def test_the_nth_number_is_that_of_a_sort(size, monkeypatch):
 @pytest.mark.parametrize("few", [0, 1000])
 def test_numbers_that_are_none_come_last_as_in_a_sort(few, monkeypatch):
     monkeypatch.setattr(_ops, "MAX_SORTED", few)
-    x = jnp.array([jnp.nan, 2.0, jnp.inf, -1.0])
+    negative = np.array([0xFFC00000], np.uint32).view(np.float32)[0]  # as 0 / 0 on an x86 processor
+    x = jnp.array([negative, 2.0, jnp.inf, -1.0])
     assert [float(nth_smallest(x, jnp.int32(n))) for n in range(3)] == [-1.0, 2.0, np.inf]
     assert np.isnan(nth_smallest(x, jnp.int32(3)))
 
@@ -100,3 +113,32 @@ def test_fewer_candidates_than_slots_leave_the_last_slots_empty():
     assert got.client.tolist() == [1, 0, 2, -1, -1]
     assert got.mask.tolist() == [True] * 3 + [False] * 2
     assert int(got.nan_scores) == 1
+
+
+def test_among_many_clients_the_largest_noise_is_hardly_ever_shared():
+    """In steps of 2^-23, some 60 of the thousand largest of a million numbers would be equal to another."""
+    top = jax.lax.top_k(add_gumbel(jax.random.key(0), jnp.zeros(2**20)), 1000)[0]
+    assert len(np.unique(top)) > 998
+    assert noise_mode(4096) == "low", "so that the cohorts of small federations stay what they are"
+
+
+@pytest.mark.parametrize("draw", ["by_size", "unbiased", "stale", "clustered"])
+def test_draws_with_replacement_among_many_clients_have_fine_noise(draw, monkeypatch):
+    modes, n = [], 5000
+
+    def categorical(key, logits, axis=-1, shape=None, mode=None):
+        modes.append(mode)
+        return jnp.zeros(2, int)
+
+    monkeypatch.setattr(jax.random, "categorical", categorical)
+    ctx = Context(jnp.int32(0), jnp.int32(9), jnp.ones(n, int), jnp.ones(n, bool), cohort_size=2)
+    key, chance = jax.random.key(0), jnp.full(n, 1 / n)
+    if draw == "by_size":
+        BySize(replacement=True).select(key, (), ctx)
+    elif draw == "unbiased":
+        draw_unbiased(key, chance, chance, 2)
+    elif draw == "stale":
+        draw_clients(key, chance, ctx)
+    else:
+        ClusteredSampling(by="size").select(key, (), ctx)
+    assert modes == ["high"]

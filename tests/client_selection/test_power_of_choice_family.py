@@ -205,6 +205,12 @@ def test_candidates_fall_from_d_in_the_first_round_to_m_in_the_last(d, m, rounds
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.parametrize("rest", [7, 14, 28, 45, 56])
+def test_candidates_of_a_long_run_fall_to_m_in_the_last_round(rest):
+    ctx = context(np.ones(rest + 1), 1, 40_000, 40_001)
+    assert int((AdaPowD(d=rest + 1).candidates(KEY, (), ctx) >= 0).sum()) == 1
+
+
 def test_adapow_d_has_the_closed_form_of_its_rounds_number():
     """Chance of loss rank r among d of N = 10 uniform candidates, m = 2; with d = m it is 1/5 for all."""
     n, m, draws, selector, losses = 10, 2, 20_000, AdaPowD(d=6), jnp.arange(10.0, 0, -1)

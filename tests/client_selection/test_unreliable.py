@@ -10,6 +10,7 @@ from fedjax_sel.client_selection.active_fl import ActiveFL
 from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.greedy_shapley import GreedyShapley
+from fedjax_sel.client_selection.haccs import HACCS
 from fedjax_sel.client_selection.hics_fl import HiCSFL
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.rpow_d import RPowD
@@ -157,3 +158,18 @@ def test_divfl_stands_for_no_client_that_cannot_be_reached_where_it_asks_everybo
         chosen = DivFL(gradients="all").select(KEY, (), ctx, gradient=jnp.asarray(far, jnp.float32)[:, None])
         assert {member // 2 for member in members(chosen)} == {0, 1}
         np.testing.assert_allclose(chosen.weight, [0.5, 0.5])
+
+
+def test_a_cluster_that_never_returns_does_not_take_every_slot_of_haccs():
+    """Three clusters of ten equally fast clients; the losses of two fall."""
+    counts = np.repeat(60 * np.eye(3, dtype=int), 10, axis=0)
+    ctx, selector, slots = context(counts.sum(1), 10, rounds=60, seconds=np.ones(30)), HACCS(), []
+    state = selector.init(KEY, ctx, HOST, label_counts=jnp.asarray(counts))
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    for t in range(60):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & (one.client < 20))
+        state = observe(jax.random.key(t), state, now, back, training_loss=jnp.full(10, 2 * 0.93**t))
+        slots.append((np.asarray(one.client) >= 20).mean())
+    assert np.mean(slots[20:]) < 0.5

@@ -21,6 +21,7 @@ from fedjax_sel.engine.memory import check_kept, size_of
 from fedjax_sel.local_training import Exponential
 from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.types import Cohort
 from tests.quadratic import OPTIMUM, TASK, A, clients, gradient, weights_of
 
 RATE, STEPS = 0.1, 8
@@ -298,3 +299,19 @@ def test_scaffold_refuses_steps_that_are_no_sum_of_gradients():
     NoCorrection().check(Optax(optimizer="adam"))
     with pytest.raises(ValueError, match=r"scaffold needs .*sgd.*; Optax\(.*optimizer='adam'.*\) is adaptive"):
         run(Scaffold(), local_training=Optax(optimizer="adam"))
+
+
+@pytest.mark.parametrize("corrected", [FedDyn(alpha=0.01), Scaffold()], ids=str)
+def test_sums_over_rounds_of_16_bits_do_not_stop_growing(corrected):
+    """Ten of 100 members tell the same small number in each of 2000 rounds."""
+    variables = {"w": jnp.zeros(1, jnp.bfloat16)}
+    state = corrected.init(variables, 100)
+    members = Cohort(jnp.arange(10), jnp.ones(10, bool), jnp.ones(10))
+    told = {"w": jnp.full((10, 1), 2.0**-7, jnp.bfloat16)}
+    state = jax.lax.fori_loop(0, 2000, lambda _, state: corrected.merge(state, members, told), state)
+    step = -0.01 * 2.0**-7 if isinstance(corrected, FedDyn) else 2.0**-7
+    np.testing.assert_allclose(state.client["w"][:11, 0], [2000 * step] * 10 + [0], rtol=1e-4)
+    np.testing.assert_allclose(state.server["w"], 200 * step, rtol=1e-4)
+    own = corrected.client_state(state, jnp.int32(0))
+    gradient = corrected.correct(own, {"w": jnp.ones(1, jnp.bfloat16)}, variables, variables)
+    assert gradient["w"].dtype == jnp.bfloat16

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
+from fedjax_sel.data_selection._ops import share_among_classes
 from fedjax_sel.data_selection.craig import CRAIG
 from fedjax_sel.data_selection.fed_core import FedCore
 from fedjax_sel.data_selection.grad_match import GradMatch
@@ -214,3 +215,11 @@ def test_layouts_choose_the_same_examples():
     in_turn = fs.simulate(experiment, federation, seeds=[3, 8], layout=fs.Layout(clients=1, seeds="scan", examples=37))
     np.testing.assert_allclose(in_turn["training_loss"], together["training_loss"], rtol=1e-4)
     np.testing.assert_allclose(in_turn["loss"], together["loss"], rtol=1e-4)
+
+
+def test_clients_too_large_to_divide_among_classes_are_refused():
+    y, valid, count = jnp.zeros(65_535, int), jnp.ones(65_535, bool), jnp.int32(60_000)
+    assert int(share_among_classes(y, valid, count, 2)[0]) == 60_000
+    more = "divides at most 65,535 examples of a client; the largest client has 70,000"
+    with pytest.raises(ValueError, match=more):
+        share_among_classes(jnp.zeros(70_000, int), jnp.ones(70_000, bool), count, 2)

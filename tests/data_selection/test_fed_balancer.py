@@ -190,3 +190,12 @@ def test_losses_that_are_not_finite_are_not_reported():
 
 def test_a_fixed_deadline_is_not_sent():
     assert [FedBalancer(deadline=how).count_down(3) for how in ("chosen", "fixed")] == [2, 1]
+
+
+@pytest.mark.parametrize("loss", [(0.1, 8.0, 0.3, 0.2), (0.1, jnp.nan, 0.3, 0.2)])
+def test_without_a_hard_example_the_one_of_the_highest_loss_counts_as_hard(loss):
+    """As in the authors' code, whose search for the first hard one ends at the last of the sorted losses."""
+    highest = int(np.nanargmax(loss))
+    for key in jax.random.split(KEY, 8):
+        kept = FedBalancer().select(key, (), jnp.ones(4, bool), loss=jnp.asarray(loss), turn=turn(9.0))
+        assert np.flatnonzero(kept).tolist() == [highest]

@@ -144,6 +144,9 @@ def test_signals_of_the_same_gradient_share_it():
     assert count_passes([norm]) == count_passes([norm, sketch]) == 3
     assert count_passes([norm, noise]) == count_passes([norm, sketch, noise]) == 6
     assert count_passes([norm, signals.Loss(), signals.Entropy()]) == 4
+    before = signals.Gradient(k=4, before_training=True)
+    assert count_passes([before]) == 3
+    assert count_passes([norm, before]) == 6, "at the model that a member received, and at the one that it trained"
 
 
 def test_signals_on_holdout_rows_are_passes_over_holdout_rows(run, unequal):

@@ -82,6 +82,10 @@ def test_jains_index_goes_from_one_over_n_to_one():
     np.testing.assert_allclose(jain(np.array([[5, 5, 5, 5], [0, 0, 7, 0], [1, 2, 3, 4]])), [1, 1 / 4, 100 / 120])
 
 
+def test_jains_index_of_nobody_is_nan():
+    np.testing.assert_array_equal(jain(np.array([[0, 0], [1, 1]])), [np.nan, 1])
+
+
 def test_jains_index_does_not_overflow_on_long_runs():
     assert jain(np.array([[2_000_000_000, 2_000_000_000]], np.int32))[0] == 1
 

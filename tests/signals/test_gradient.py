@@ -139,6 +139,14 @@ def test_the_output_layer_is_the_one_whose_outputs_no_other_layer_takes():
     assert signals.OutputUpdate().measure(update(variables["params"]), None).shape == (3,)
 
 
+def test_no_personal_part_is_in_the_noise_of_gradients():
+    task = Task(fs.models.MLP(3, hidden=(4,)), personal=("Dense_1",))
+    variables = task.init(jax.random.key(0), jnp.asarray(X))
+    noise = signals.GradientNoise(64, "zero").measure(task, variables, batch(11), jax.random.key(0))
+    shared = signals.Gradient().measure(task, variables, batch(11), jax.random.key(0))
+    assert float(noise) == pytest.approx(float(jnp.linalg.norm(shared)), rel=1e-5)
+
+
 def test_no_personal_part_is_in_a_gradient_that_is_sent():
     task = Task(fs.models.MLP(3, hidden=(4,)), personal=("Dense_1",))
     variables = task.init(jax.random.key(0), X)
