@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, data_selection, partition, simulate
+from fedjax_sel.arrays import floor_share, multiply_share
 from fedjax_sel.data_selection._ops import (
     count_kept,
-    floor_share,
-    multiply_share,
     places,
     share_among_classes,
     share_exactly,

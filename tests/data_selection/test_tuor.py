@@ -12,6 +12,7 @@ from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulat
 from fedjax_sel.data_selection.tuor import Tuor, find_threshold
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
@@ -80,3 +81,14 @@ def test_without_validation_examples_it_says_what_it_needs():
     task = Task(LogisticRegression(classes=2))
     with pytest.raises(ValueError, match="benchmark model on the server's validation examples, but there are 0"):
         simulate(Experiment(task, data_selection=Tuor(), cohort_size=1), Federation(data, partition.Iid(clients=2)))
+
+
+def test_the_benchmark_model_is_billed_whole_also_its_personal_parts(noisy):
+    data, _ = noisy
+    drawn, task = Federation(data, partition.Iid(clients=6)).draw(0), Task.on(MLP(2, hidden=(3,)), data)
+    ctx = Context(jnp.int32(0), jnp.int32(1), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
+    costs = []
+    for each in (task, task.replace(personal=("Dense_1",))):
+        host = Host(each, drawn, each.init(jax.random.key(0), data.x), SGD(batch_size=8))
+        costs.append(Tuor().prepare(jax.random.key(1), ctx, host).cost.down)
+    assert costs == [4 * (task.parameters(data.x) + 1)] * 2
