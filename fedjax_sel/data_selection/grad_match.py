@@ -33,7 +33,9 @@ class GradMatch(Coreset):
     instead of their sum, and clamps the weights to `min(5, max(1, w + 1))` (`weighting="clamped"`). There, the function
     that passes on the weights returns nothing, so training does not use them. In place of the example with the largest
     inner product with the residual, it adds the example nearest to the residual or, with probability 1/2, a random one,
-    several at a time; and its gradients are with respect to the output layer, on the server too.
+    several at a time; and its gradients are with respect to the output layer, on the server too. Its call of least
+    squares has the arguments swapped, so that its weights, from which the residual follows, are not those of the
+    pursuit; and where the pursuit ends early, the examples nearest to the residual fill a class's share.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
