@@ -345,6 +345,19 @@ def test_the_first_page_counts_a_reports_verdicts(folder):
     assert line.split(" | ") == said
 
 
+def test_the_first_page_counts_the_claims_whose_effect_has_no_closed_end():
+    open_ = []
+    for folder in FOLDERS:
+        for claim in read_summary(folder)["claims"]:
+            pooled = claim["effect"].get("pooled", {})
+            if claim["verdict"] in ORDER[:3] and pooled.get("low") is None and pooled.get("high") is None:
+                open_.append((folder, claim["id"]))
+    assert {folder for folder, _ in open_} == {"device_heuristic-full", "lefl-small"}
+    words = ("Eight", "Nine", "Ten", "Eleven", "Twelve")
+    page = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"{words[len(open_) - 8]} claims, on device selection and LEFL, have no interval, or one" in page
+
+
 ORDER = ("reproduced", "not reproduced", "undecided", "by construction", "not judged at this scale")
 """The verdicts, as the first page's table has them."""
 
