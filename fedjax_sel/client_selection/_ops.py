@@ -105,23 +105,28 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
 
 def add_gumbel(key: PRNGKey, log_weight: Float[Array, "N"]) -> Float[Array, "N"]:
     """Returns log weights with Gumbel noise; those of weight 0 come after all others in random order, and NaN last."""
-    noise = jax.random.gumbel(key, log_weight.shape, mode=noise_mode(len(log_weight)))
+    noise = jax.random.gumbel(key, log_weight.shape, mode=find_noise_mode(len(log_weight)))
     least = jnp.finfo(log_weight.dtype).min
     last = least * (1 - 0.5 * jnp.exp(-jnp.exp(-noise)))
     return jnp.where(jnp.isnan(log_weight), least, jnp.maximum(log_weight + noise, last))
 
 
-def noise_mode(n: int) -> str:
-    """Returns the mode of JAX's Gumbel noise, also in `jax.random.categorical`, that draws among `n` clients.
+def draw_categorical(key: PRNGKey, log_weight: Float[Array, "*k N"], *shape: int) -> Int[Array, "..."]:
+    """Returns draws with replacement in proportion to `exp(log_weight)`: of `shape`, or one for each row of weights."""
+    return jax.random.categorical(key, log_weight, shape=shape or None, mode=find_noise_mode(log_weight.shape[-1]))
 
-    In the mode `"low"` it comes from multiples of 2^-23: among many clients the largest noise is often shared, and
-    those of a small probability are drawn too rarely.
+
+def find_noise_mode(n: int) -> str:
+    """Returns the mode of JAX's Gumbel noise in which one of `n` is drawn.
+
+    In the mode `"low"` it comes from multiples of 2^-23: among many, the largest noise is often shared, and those of a
+    small probability are drawn too rarely.
     """
     return "high" if n > MANY else "low"
 
 
 MANY = 4096
-"""Most clients among which noise in steps of 2^-23 draws."""
+"""Most among which noise in steps of 2^-23 draws one."""
 
 
 def epsilon_greedy_m(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.client_selection._ops import cohort_of, noise_mode
+from fedjax_sel.client_selection._ops import cohort_of, draw_categorical
 from fedjax_sel.client_selection._unbiased import normalize
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 
@@ -18,7 +17,7 @@ def draw_clients(key: PRNGKey, chance: Float[Array, "N"], ctx: Context) -> Int[A
     """
     chance = jnp.where(ctx.available & jnp.isfinite(chance), chance, 0.0)
     log_chance = jnp.where(chance.sum() > 0, jnp.log(chance), jnp.where(ctx.available, 0.0, -jnp.inf))
-    client = jax.random.categorical(key, log_chance, shape=(ctx.m,), mode=noise_mode(ctx.num_clients))
+    client = draw_categorical(key, log_chance, ctx.m)
     return jnp.where(ctx.available[client], client, PAD_CLIENT).astype(jnp.int32)
 
 

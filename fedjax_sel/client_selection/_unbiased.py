@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.client_selection._inclusion import draw_in_order
-from fedjax_sel.client_selection._ops import cohort_of, noise_mode
+from fedjax_sel.client_selection._ops import cohort_of, draw_categorical
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
@@ -46,7 +46,7 @@ def draw_unbiased(
     """
     if replacement:
         q = normalize(chance)
-        client = jax.random.categorical(key, jnp.log(q), shape=(m,), mode=noise_mode(len(q)))
+        client = draw_categorical(key, jnp.log(q), m)
         cohort = cohort_of(client, q[client] > 0)
         weight = target[client] / (m * jnp.where(q[client] > 0, q[client], 1.0))
         return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))

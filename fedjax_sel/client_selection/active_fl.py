@@ -27,9 +27,9 @@ class ActiveFL(ClientSelector):
     that the rest is too small to fill, are drawn uniformly from the available clients not drawn yet, dropped or not.
 
     The source evaluates the loss on the received model. Ours is the mean over the client's local steps, one extra
-    number sent with the update. A client that never took part gets the highest known valuation, and so
-    ties with the best. A client that was selected but did not return gets the
-    mean of the known valuations. Both rules are ours; the source leaves this open.
+    number sent with the update. A client that never took part gets the highest known valuation, and so ties
+    with the best. A client that was selected but did not return gets the mean of the known valuations. Both rules are
+    ours; the source leaves this open.
 
     Attributes:
       fraction: fraction of the available clients that is dropped; the source's `α1`.

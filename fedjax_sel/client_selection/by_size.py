@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
-from fedjax_sel.client_selection._ops import cohort_of, gumbel_m, noise_mode
+from fedjax_sel.client_selection._ops import cohort_of, draw_categorical, gumbel_m
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
@@ -37,6 +36,5 @@ class BySize(ClientSelector):
         log_size = jnp.log(ctx.num_examples.astype(jnp.float32))
         if not self.replacement:
             return gumbel_m(key, log_size, ctx.available, ctx.m)
-        log_size = jnp.where(ctx.available, log_size, -jnp.inf)
-        client = jax.random.categorical(key, log_size, shape=(ctx.m,), mode=noise_mode(ctx.num_clients))
+        client = draw_categorical(key, jnp.where(ctx.available, log_size, -jnp.inf), ctx.m)
         return cohort_of(client, ctx.available[client] & (ctx.num_examples[client] > 0))

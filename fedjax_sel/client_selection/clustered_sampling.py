@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of, noise_mode
+from fedjax_sel.client_selection._ops import cohort_of, draw_categorical
 from fedjax_sel.client_selection._ward import (
     build_ward_tree,
     cut_to_weight,
@@ -100,7 +99,7 @@ class ClusteredSampling(ClientSelector):
     def select(self, key: PRNGKey, state: Any, ctx: Context) -> Cohort:
         """Returns one client from each distribution."""
         chance = self.distributions(state, ctx)
-        client = jax.random.categorical(key, jnp.log(chance), axis=1, mode=noise_mode(ctx.num_clients))
+        client = draw_categorical(key, jnp.log(chance))
         cohort = cohort_of(client, chance.sum(1) > 0)
         return cohort.replace(weight=cohort.weight / ctx.m)
 

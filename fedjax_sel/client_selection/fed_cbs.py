@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of, noise_mode
+from fedjax_sel.client_selection._ops import cohort_of, draw_categorical
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
@@ -76,7 +76,7 @@ class FedCBS(ClientSelector):
             balance = -self.beta * (k + 1) * jnp.log(jnp.maximum(imbalance(pooled[None] + state.counts), self.floor))
             log_chance = jnp.where(k == 0, jnp.logaddexp(balance, jnp.log(bonus)), balance)
             log_chance = jnp.where(left, log_chance, -jnp.inf)
-            drawn = jax.random.categorical(jax.random.fold_in(key, k), log_chance, mode=noise_mode(len(log_chance)))
+            drawn = draw_categorical(jax.random.fold_in(key, k), log_chance)
             client = client.at[k].set(jnp.where(left[drawn], drawn, PAD_CLIENT))
             pooled = pooled + jnp.where(left[drawn], state.counts[drawn], 0.0)
             return pooled, left & (jnp.arange(n) != drawn), client

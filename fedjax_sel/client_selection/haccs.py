@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._labels import cluster_labels
-from fedjax_sel.client_selection._ops import learn_values, round_down
+from fedjax_sel.client_selection._ops import draw_categorical, learn_values, round_down
 from fedjax_sel.client_selection._strata import top_stratified
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
@@ -106,7 +106,7 @@ class HACCS(ClientSelector):
 
         def draw(i, quota):
             log_weight = jnp.where(quota < size, jnp.log(jnp.maximum(theta, LEAST)), -jnp.inf)
-            one = jax.random.categorical(jax.random.fold_in(key_rest, i), log_weight)
+            one = draw_categorical(jax.random.fold_in(key_rest, i), log_weight)
             left = (quota.sum() < ctx.m) & (quota < size).any()
             return quota.at[one].add(jnp.where(left, 1, 0))
 

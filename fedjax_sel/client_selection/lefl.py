@@ -104,10 +104,15 @@ class LEFL(ClientSelector):
         return jax.ShapeDtypeStruct((ctx.num_clients,), jnp.int32)
 
     def check(self, ctx: Context, host: Host) -> int:
-        """Returns the number of clusters; raises `ValueError` without public examples, or with too few clients."""
+        """Returns the number of clusters; raises `ValueError` without public examples, or for a number of clients."""
         k = self.strata(ctx.num_clients)
         if k > ctx.num_clients:
             raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
+        if ctx.m * ctx.num_clients >= 2**31:
+            raise ValueError(
+                f"lefl: m = {ctx.m:,} slots times N = {ctx.num_clients:,} clients must be below 2^31, as its quotas "
+                "are counted in whole numbers of 32 bits"
+            )
         if host.data.public_x is None:
             raise ValueError(
                 "lefl: there are no public examples to predict; give the federation some (public=examples, or in a "

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import uniform_m
+from fedjax_sel.client_selection._ops import draw_categorical, uniform_m
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
@@ -102,7 +102,7 @@ class TiFL(ClientSelector):
         reachable = jnp.zeros(self.tiers, bool).at[state.tier].max(ctx.available)
         paid = reachable & (state.credits >= 1)  # only tiers with credits
         allowed = jnp.where(paid.any(), paid, reachable)
-        tier = jax.random.categorical(key_tier, jnp.where(allowed, jnp.log(state.chance), -jnp.inf))
+        tier = draw_categorical(key_tier, jnp.where(allowed, jnp.log(state.chance), -jnp.inf))
         return uniform_m(key_client, ctx.available & (state.tier == tier), ctx.m)
 
     def observe(

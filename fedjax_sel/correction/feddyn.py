@@ -64,7 +64,7 @@ class FedDyn(Correction):
         """Returns the gradient of the client's shifted objective."""
         # Alg. 1: ∇ of L_k(θ) - ⟨∇L_k(θ_k^{t-1}), θ⟩ + α/2 ‖θ - θ^{t-1}‖²
         return jax.tree.map(
-            lambda g, own, w, start: (g - own + self.alpha * (w - start)).astype(jnp.result_type(g)),
+            lambda g, own, w, start: (g - own + self.alpha * (w - start)).astype(g.dtype),
             gradient,
             client_state.client,
             variables,

@@ -96,7 +96,7 @@ class Scaffold(Correction):
             return gradient
         # the local step of Alg. 1: g_i(y_i) - c_i + c
         return jax.tree.map(
-            lambda g, own, c: (g - own + c).astype(jnp.result_type(g)),
+            lambda g, own, c: (g - own + c).astype(g.dtype),
             gradient,
             client_state.client,
             client_state.server,

@@ -135,7 +135,8 @@ class FedBalancer(DataSelector):
     ) -> Bool[Array, "L"]:
         """Returns 1 for the hard and the easy examples that are drawn (Alg. 1)."""
         hard = valid & (loss >= turn.server.threshold)
-        hard |= ~hard.any() & valid & (places(valid, loss) == 0)
+        highest = jnp.argmax(jnp.where(valid & ~jnp.isnan(loss), loss, -jnp.inf))
+        hard |= ~hard.any() & valid & (jnp.arange(len(loss)) == highest)
         easy = valid & ~hard
         count = hard.sum()
         if turn.affordable is not None:

@@ -20,6 +20,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training.alternating import Alternating
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
 KEY = jax.random.key(0)
@@ -347,3 +348,9 @@ def test_a_cohort_of_fewer_slots_than_clusters_is_full_where_clients_of_few_can_
 def test_quotas_of_many_clients_do_not_overflow():
     size = jnp.array([60_000, 5_000])
     assert quotas(size, 40_000).tolist() == [36_923, 3_077]
+
+
+def test_more_slots_times_clients_than_32_bits_hold_are_refused():
+    ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(65_000, int), jnp.ones(65_000, bool), cohort_size=40_000)
+    with pytest.raises(ValueError, match=r"m = 40,000 slots times N = 65,000 clients must be below 2\^31"):
+        LEFL().check(ctx, Host(None, None, None))

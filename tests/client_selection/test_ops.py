@@ -13,8 +13,8 @@ from fedjax_sel.client_selection._ops import (
     add_gumbel,
     check_numbers,
     draw_members,
+    find_noise_mode,
     gumbel_m,
-    noise_mode,
     nth_smallest,
 )
 from fedjax_sel.client_selection._stale_chances import draw_clients
@@ -119,7 +119,7 @@ def test_among_many_clients_the_largest_noise_is_hardly_ever_shared():
     """In steps of 2^-23, some 60 of the thousand largest of a million numbers would be equal to another."""
     top = jax.lax.top_k(add_gumbel(jax.random.key(0), jnp.zeros(2**20)), 1000)[0]
     assert len(np.unique(top)) > 998
-    assert noise_mode(4096) == "low", "so that the cohorts of small federations stay what they are"
+    assert find_noise_mode(4096) == "low", "so that the cohorts of small federations stay what they are"
 
 
 @pytest.mark.parametrize("draw", ["by_size", "unbiased", "stale", "clustered"])
