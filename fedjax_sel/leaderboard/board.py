@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jaxtyping import Int
 from rich.console import Console
 
 from fedjax_sel.catalog import check_name
@@ -16,7 +18,7 @@ from fedjax_sel.config.own import load_class, names_own_code
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import page
-from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts, Workbench, group_by_family, run_cell
+from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Workbench, group_by_family, run_cell
 from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.findings import find_studies
 from fedjax_sel.leaderboard.known import join_known, read_known
@@ -73,8 +75,8 @@ def run_leaderboard(
     with lock_folder(out):
         began = time.perf_counter()
         watch = Stopwatch(out, console)
-        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch, debug)
-        studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
+        cells, labels = run_cells(federations, selectors, size, list(numbers), out, console, watch, debug)
+        studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, labels))
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
         named = only if earlier is None else ()  # an earlier leaderboard has cells that `only` does not name
@@ -126,14 +128,14 @@ def run_cells(
     console: Console,
     watch: Stopwatch,
     debug: bool = False,
-) -> tuple[list[Cell], dict[str, Facts]]:
-    """Runs all cells and returns them, with facts about each federation's clients.
+) -> tuple[list[Cell], dict[str, Int[np.ndarray, "R N C"]]]:
+    """Runs all cells and returns them, with the number of each client's examples in each class, by federation.
 
     Cells run selector by selector within a family of federations, so that each program is compiled once and dropped
     when the family is done. With `debug` an error in a cell is raised.
     """
     cells: list[Cell] = []
-    facts: dict[str, Facts] = {}
+    labels: dict[str, Int[np.ndarray, "R N C"]] = {}
     total = len(federations) * sum(2 if scale.tuned and not one.varies else 1 for one in selectors)
     announced = False
     for family, entries in group_by_family(federations).items():
@@ -141,7 +143,7 @@ def run_cells(
         with console.status(f"drawing {family}"):
             bench = Workbench(entries, scale, seeds, debug=debug)
             trial = Workbench(entries, scale, list(SEEDS), tuning=True, debug=debug) if scale.tuned else None
-        facts |= bench.facts
+        labels |= bench.labels
         for name, reason in bench.left_out.items():
             console.print(f"{name} is left out: {reason}", style="yellow", soft_wrap=True, markup=False)
         for selector in selectors:
@@ -157,7 +159,7 @@ def run_cells(
         programs = run_chunk.programs - compiled
         console.print(f"{family}: {len(cells)} of {total} cells, {programs} programs", highlight=False)
         jax.clear_caches()
-    return cells, facts
+    return cells, labels
 
 
 def tell(cell: Cell, console: Console) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from rich.console import Console
 
 from fedjax_sel.config import Config, build, resolve
@@ -23,7 +23,6 @@ from fedjax_sel.engine.program import plan_layout
 from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
 from fedjax_sel.leaderboard.selectors import Competitor
-from fedjax_sel.metrics.labels import label_shares
 from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.report.summary import summarize
 from fedjax_sel.runs import layout
@@ -32,21 +31,6 @@ from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
 
 FINISHED, LEFT_OUT, FAILED = "finished", "left out", "failed"
 """The status of a cell: it has numbers, it cannot run on the federation, or its code raised an error."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts about a federation's clients, for every seed.
-
-    Attributes:
-      shares: the share of each class among each client's examples.
-      examples: the number of examples of each client.
-      target: the share of each class among all examples, by seed.
-    """
-
-    shares: Float[np.ndarray, "R N C"]
-    examples: Int[np.ndarray, "R N"]
-    target: Float[np.ndarray, "R C"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +100,7 @@ class Workbench:
 
     Attributes:
       left_out: the reason for each federation that cannot be drawn here, by name.
-      facts: the facts about the others, by name.
+      labels: the number of each client's examples in each class, by seed, for the others, by name.
     """
 
     def __init__(
@@ -124,7 +108,7 @@ class Workbench:
     ):
         self.scale, self.seeds, self.tuning, self.debug = scale, seeds, tuning, debug
         self.left_out: dict[str, str] = {}
-        self.facts: dict[str, Facts] = {}
+        self.labels: dict[str, Int[np.ndarray, "R N C"]] = {}
         self._sources: dict[str, Any] = {}
         self._problems: dict[str, Problem] = {}
         self._drawn: dict[str, dict[int, FederatedData]] = {}
@@ -158,7 +142,7 @@ class Workbench:
                 seed: replace(one, test_x=one.validation_x, test_y=one.validation_y) for seed, one in drawn.items()
             }
         self._drawn[entry.name] = drawn
-        self.facts[entry.name] = describe_clients([drawn[seed] for seed in run.seeds])
+        self.labels[entry.name] = np.stack([drawn[seed].count_labels() for seed in run.seeds])
 
     def _pad(self) -> None:
         """Pads all federations to the same number of places in total, and in the largest client.
@@ -200,16 +184,6 @@ class Workbench:
         """Returns the dataset of a configuration for the first seed."""
         source = self._source(config)
         return source(config.seeds[0]) if callable(source) else source
-
-
-def describe_clients(drawn: Sequence[FederatedData]) -> Facts:
-    """Returns the facts about the clients of every seed's federation."""
-    shares, target = [], []
-    for one in drawn:
-        labels = np.asarray(one.y)[one.order]
-        shares.append(label_shares(labels, np.asarray(one.owner), one.num_clients, one.classes))
-        target.append(np.bincount(labels, minlength=one.classes) / len(labels))
-    return Facts(np.stack(shares), np.stack([one.num_examples for one in drawn]), np.stack(target))
 
 
 def run_cell(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.leaderboard.cells import Cell, Facts
+from fedjax_sel.leaderboard.cells import Cell
 from fedjax_sel.leaderboard.scales import BUDGETS
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.metrics import at_cost, coverage, fill_missing, jain, mean_over_rounds, rounds_to
@@ -59,13 +59,13 @@ def find_target(baseline: History) -> float:
     return float(np.median(fill_missing(settle(baseline))[:, baseline.rounds // 2 - 1]))
 
 
-def measure(history: History, baseline: History, facts: Facts) -> Rows:
+def measure(history: History, baseline: History, labels: Int[np.ndarray, "R N C"]) -> Rows:
     """Returns all measures of a run.
 
     Args:
       history: the history of the run.
       baseline: that of the baseline with the same seeds on the same federation.
-      facts: the facts about the federation's clients.
+      labels: the number of each client's examples in each class, by seed.
     """
     go_on = partial(extrapolate_cost, diverged=history.diverged)
     out: Rows = []
@@ -83,7 +83,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
             out.append((f"{kind} of the run", "", go_on(running_cost(history, kind)), False))
     for kind, parts in SELECTION.items():
         out.append((f"selection {kind}", "", go_on(history.cumulative(*parts)), False))
-    out += measure_participation(history, facts)
+    out += measure_participation(history, labels)
     guessing = {name: 0.0 if name.startswith("spread") else 1 / history.about["classes"] for name in OF_CLIENTS}
     for name, of in OF_CLIENTS.items():
         if of in history:
@@ -91,18 +91,18 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     return out
 
 
-def measure_participation(history: History, facts: Facts) -> Rows:
+def measure_participation(history: History, labels: Int[np.ndarray, "R N C"]) -> Rows:
     """Returns how many clients were selected and how evenly, and their labels and numbers of examples."""
     cohorts = history.selections
-    there = cohorts >= 0
-    sizes = np.take_along_axis(facts.examples[:, None, :], np.where(there, cohorts, 0), axis=2) * there
+    there, examples = cohorts >= 0, labels.sum(2)
+    sizes = np.take_along_axis(examples[:, None, :], np.where(there, cohorts, 0), axis=2) * there
     selected = np.maximum(there.sum((1, 2)), 1)
-    apart = cohort_divergence(cohorts, facts.shares, facts.target, facts.examples)
+    apart = cohort_divergence(cohorts, labels)
     return [
         ("coverage", "", coverage(cohorts, history.num_clients)[:, -1], False),
         ("Jain's index", "", jain(np.maximum(history.counts(), 0)) if there.any() else np.zeros(len(cohorts)), False),
         ("label divergence", "", mean_or_nan(apart), False),
-        ("relative size", "", sizes.sum((1, 2)) / selected / facts.examples.mean(1), False),
+        ("relative size", "", sizes.sum((1, 2)) / selected / examples.mean(1), False),
     ]
 
 
@@ -116,7 +116,7 @@ def mean_or_nan(values: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R"]:
 COLUMNS = ("federation", "selector", "seed", "measure", "budget", "value", "censored")
 
 
-def build_tidy(cells: Sequence[Cell], facts: dict[str, Facts]) -> pd.DataFrame:
+def build_tidy(cells: Sequence[Cell], labels: dict[str, Int[np.ndarray, "R N C"]]) -> pd.DataFrame:
     """Returns the long table, with `COLUMNS`, of all finished cells whose baseline is finished; one number per row."""
     finished = {(cell.federation, cell.selector): cell.history for cell in cells if cell.history is not None}
     tables = []
@@ -124,7 +124,7 @@ def build_tidy(cells: Sequence[Cell], facts: dict[str, Facts]) -> pd.DataFrame:
         baseline = finished.get((federation, BASELINE))
         if baseline is None:
             continue
-        for name, budget, value, censored in measure(history, baseline, facts[federation]):
+        for name, budget, value, censored in measure(history, baseline, labels[federation]):
             seeds = np.asarray(history.seeds)
             late = np.broadcast_to(censored, seeds.shape)
             columns = (federation, selector, seeds, name, budget, np.asarray(value, float), late)

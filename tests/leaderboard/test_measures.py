@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard import statistics
-from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
+from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import FEWEST_SEEDS, JUDGES, NotJudged, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
@@ -42,12 +42,12 @@ ROUNDS, CLIENTS = 10, 4
 NASTY = "<script>alert(1)</script>|x"
 
 
-def make_facts(seeds):
-    shares, sizes = np.eye(2)[[0, 1, 0, 1]], np.array([10, 20, 30, 40])
-    return Facts(np.tile(shares, (seeds, 1, 1)), np.tile(sizes, (seeds, 1)), np.full((seeds, 2), 0.5))
+def make_labels(seeds):
+    """Two classes for four clients: 10 and 30 examples of one, 20 and 40 of the other."""
+    return np.tile(np.array([[10, 0], [0, 20], [30, 0], [0, 40]]), (seeds, 1, 1))
 
 
-FACTS = make_facts(3)
+LABELS = make_labels(3)
 
 
 def make_history(final, bytes_a_round=10.0, seeds=3):
@@ -84,14 +84,14 @@ def _few_draws(monkeypatch):
 @pytest.fixture(scope="module")
 def tidy():
     cells = make_cells({"uniform": 0.5, "better": 0.6, "equal": 0.5, NASTY: 0.4})
-    return build_tidy(cells, {"one": FACTS, "two": FACTS})
+    return build_tidy(cells, {"one": LABELS, "two": LABELS})
 
 
 @pytest.fixture(scope="module")
 def of_ten():
     """The same with as many seeds as it takes to name a winner."""
     cells = make_cells({"uniform": 0.5, "better": 0.6, "equal": 0.5, NASTY: 0.4}, seeds=FEWEST_SEEDS)
-    return build_tidy(cells, dict.fromkeys(("one", "two"), make_facts(FEWEST_SEEDS)))
+    return build_tidy(cells, dict.fromkeys(("one", "two"), make_labels(FEWEST_SEEDS)))
 
 
 def test_a_budget_is_what_the_baseline_spends_and_dear_rounds_are_cut_off():
@@ -114,11 +114,11 @@ def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
     np.testing.assert_allclose(accuracy, [expected[0], 0.25, expected[2]])
     assert not ended.any()
     np.testing.assert_allclose(settle(wild)[1], [*wild["accuracy"][1, :3], *[0.25] * 7])
-    areas = {name: value for name, _, value, _ in measure(wild, baseline, FACTS)}["area under the curve"]
+    areas = {name: value for name, _, value, _ in measure(wild, baseline, LABELS)}["area under the curve"]
     np.testing.assert_allclose(areas[1], settle(wild)[1].mean())
     told = {"client_accuracy_mean": wild["accuracy"], "client_accuracy_spread": wild["accuracy"]}
     wild = replace(wild, metrics={**wild.metrics, **told, "selection_bytes_up": np.where(charged, 1.0, 0.0)})
-    found = {name: value for name, budget, value, _ in measure(wild, baseline, FACTS) if not budget}
+    found = {name: value for name, budget, value, _ in measure(wild, baseline, LABELS) if not budget}
     np.testing.assert_allclose(found["bytes of the run"], [110] * 3)
     np.testing.assert_allclose(found["selection bytes"], [10] * 3)
     assert (found["mean over clients"][1], found["spread over clients"][1]) == (0.25, 0.0)
@@ -231,7 +231,7 @@ def test_a_target_that_is_never_reached_is_censored(tidy):
             Cell("one", "uniform", FINISHED, history=make_history(0.5)),
             Cell("one", "worst", FINISHED, history=make_history(0.1)),
         ],
-        {"one": FACTS},
+        {"one": LABELS},
     )
     worst = never[(never["measure"] == "rounds to target") & (never["selector"] == "worst")]
     assert (worst["value"] == ROUNDS).all()
@@ -245,14 +245,14 @@ def test_participation_is_that_of_the_cohorts(tidy):
     assert value["Jain's index"] == pytest.approx(0.5)
     assert value["relative size"] == pytest.approx(15 / 25)
     p = np.array([10, 20]) / 30
-    assert value["label divergence"] == pytest.approx((p * np.log(p / 0.5)).sum())
+    assert value["label divergence"] == pytest.approx((p * np.log(p / np.array([0.4, 0.6]))).sum())
 
 
 def test_gains_are_paired_and_a_cell_without_its_baseline_has_none(tidy):
     gain = list_gains(tidy, PRIMARY)["better", "one"]
     assert gain.mean == pytest.approx(0.1 * 0.5)
     assert gain.high - gain.low == pytest.approx(0, abs=1e-9)
-    alone = build_tidy([Cell("one", "better", FINISHED, history=make_history(0.5))], {"one": FACTS})
+    alone = build_tidy([Cell("one", "better", FINISHED, history=make_history(0.5))], {"one": LABELS})
     assert alone.empty
 
 
@@ -338,10 +338,10 @@ def test_a_run_that_ends_before_its_budget_is_marked_in_the_tables():
         Cell("one", "uniform", FINISHED, history=make_history(0.5)),
         Cell("one", "frugal", FINISHED, history=make_history(0.5, bytes_a_round=1.0)),
     ]
-    table = tabulate_budgets(build_tidy(cells, {"one": FACTS}))
+    table = tabulate_budgets(build_tidy(cells, {"one": LABELS}))
     column = table.columns.index("bytes, 50 %")
     assert [row[column].endswith("†") for row in table.rows] == [False, True]
-    gains = tabulate_gains(build_tidy(cells, {"one": FACTS}), Budget("bytes", 0.5))
+    gains = tabulate_gains(build_tidy(cells, {"one": LABELS}), Budget("bytes", 0.5))
     assert [row[1].endswith("†") for row in gains.rows] == [True]
 
 
@@ -377,7 +377,7 @@ def test_intervals_of_the_front_need_enough_seeds(seeds, drawn):
         Cell("one", name, FINISHED, history=make_history(accuracy, seeds=seeds))
         for name, accuracy in (("uniform", 0.5), ("other", 0.6))
     ]
-    (front,) = [one for one in list_figures(build_tidy(cells, {"one": make_facts(seeds)})) if one.name == "front"]
+    (front,) = [one for one in list_figures(build_tidy(cells, {"one": make_labels(seeds)})) if one.name == "front"]
     assert ("Grey bars" in front.caption) == drawn
     bars = [c for c in front.draw().axes[0].collections if type(c).__name__ == "LineCollection"]
     assert bool(bars) == drawn
@@ -425,8 +425,9 @@ def test_predictions_are_judged_by_the_numbers():
     for f, name in enumerate(names):
         for selector, final in {"uniform": 0.5, "round_robin": 0.5, "oort": 0.6, "a": 0.4, "b": 0.3}.items():
             cells.append(Cell(name, selector, FINISHED, history=make_history(final + 0.01 * f, seeds=10)))
-    facts = Facts(np.repeat(FACTS.shares[:1], 10, 0), np.repeat(FACTS.examples[:1], 10, 0), np.full((10, 2), 0.5))
-    found = {one.id: one for one in judge_predictions(build_tidy(cells, dict.fromkeys(names, facts)), STUDIES)}
+    found = {
+        one.id: one for one in judge_predictions(build_tidy(cells, dict.fromkeys(names, make_labels(10))), STUDIES)
+    }
     assert found["controls"].statistic == {"of": 4, "beat it": 1, "undecided": 1, "which": ["oort"]}
     assert found["controls"].verdict == "undecided"  # the one that is undecided could make it half
     assert found["stable-budgets"].statistic["Kendall's tau with equal rounds"]["bytes"] == pytest.approx(1)
@@ -490,6 +491,6 @@ def test_a_target_that_the_baseline_was_not_evaluated_for_is_reached_by_nobody()
     baseline = make_history(0.5)
     baseline.metrics["accuracy"][:, : ROUNDS // 2] = np.nan
     assert np.isnan(find_target(baseline))
-    ((value, open_end),) = [row[2:] for row in measure(make_history(0.9), baseline, FACTS) if row[0] == ROUNDS_TO]
+    ((value, open_end),) = [row[2:] for row in measure(make_history(0.9), baseline, LABELS) if row[0] == ROUNDS_TO]
     np.testing.assert_array_equal(value, ROUNDS)
     assert np.all(open_end)

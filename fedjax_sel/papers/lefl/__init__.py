@@ -41,8 +41,8 @@ stand-ins for EMNIST, clusters are examined at LEFL's rate and with the text's s
 of the training examples; the code uses those of ImageNet. On CIFAR, training images are shifted by up to four pixels
 and mirrored at random, before round 0, too; the text does not say whether the paper's are.
 
-**Labels of cohorts.** A cohort's labels are the plain mean of its clients' label distributions. The text speaks of "the
-union of datasets", in which larger clients weigh more.
+**Labels of cohorts.** A cohort's labels are those of its clients' pooled examples, "the union of datasets" of the text,
+in which larger clients weigh more.
 
 At LEFL's rate, LEFL is also combined with FedProx, SCAFFOLD and FedNova, and FedProx also runs with μ = 0.1 and 1; the
 comparison uses the μ, of these and 0.001, that is best in hindsight. FedProx has μ = 0.001 at LEFL's rate otherwise.

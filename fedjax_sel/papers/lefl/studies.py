@@ -21,7 +21,7 @@ from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.metrics.labels import cohort_divergence, label_shares
+from fedjax_sel.metrics.labels import cohort_divergence
 from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
 from fedjax_sel.papers.lefl.latent import (
@@ -109,16 +109,14 @@ def examine_clusters(
         selector, ctx, log_p, latent, kernels = observe_pre_phase(run, data, seed)
         kl = selector.distances(log_p)
         cluster = cluster_clients(kl, selector.strata(ctx.num_clients))
-        y = np.asarray(data.y)[np.asarray(data.order)]
-        shares = label_shares(y, np.asarray(data.owner), data.num_clients, data.classes)
-        everybody = np.bincount(y, minlength=data.classes) / len(y)
+        labels = data.count_labels()
         far = measure_distances(latent)
         row: dict[str, Any] = {"sizes": np.sort(np.bincount(cluster))[::-1], **compare_distances(far, cluster, seed)}
         transposed = cluster_clients(kl.T, selector.strata(ctx.num_clients))
         row |= correlate_distances(kl, far)
         row |= {
-            name: cohort_divergence(chosen[None], shares[None], everybody)[0]
-            for name, chosen in draw_cohorts(selector, cluster, transposed, shares, ctx, seed, rounds).items()
+            name: cohort_divergence(chosen[None], labels[None])[0]
+            for name, chosen in draw_cohorts(selector, cluster, transposed, labels, ctx, seed, rounds).items()
         }
         if truth is not None:
             row["rand"] = adjusted_rand_score(truth.groups(data.classes), cluster)
@@ -161,7 +159,7 @@ def draw_cohorts(
     selector: LEFL,
     cluster: Int[np.ndarray, "N"],
     transposed: Int[np.ndarray, "N"],
-    shares: Float[np.ndarray, "N C"],
+    labels: Int[np.ndarray, "N C"],
     ctx: Context,
     seed: int,
     rounds: int,
@@ -173,6 +171,7 @@ def draw_cohorts(
     with at least one client of each.
     """
     proportional, each = replace(selector, allocation="proportional"), replace(selector, allocation="hamilton")
+    shares = labels / np.maximum(labels.sum(1, keepdims=True), 1)
     by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
     selections: dict[str, tuple[ClientSelector, Any]] = {
         "entropy_stratified": (each, jnp.asarray(cluster, jnp.int32)),

@@ -155,7 +155,7 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
             "rank correlation, rows",
         ),
         tuple(rows),
-        "The relative entropy is that of the mean of the cohort's label shares to the labels of all training "
+        "The relative entropy is that of the labels of the cohort's pooled examples to the labels of all training "
         "examples, for cohorts of m clients (exactly m also for LEFL). *Proportional* takes each cluster's share, "
         "rounded at random, as LEFL does in our runs; *stratified* takes at least one client of each cluster; "
         "*transposed* has clusters of the other direction of the divergence; *by true labels* takes at least one "
