@@ -386,7 +386,7 @@ def allows_none(annotation: Any) -> bool:
 def is_scalar(annotation: Any) -> bool:
     """Returns whether an annotation, given as a string or as a type, is of one number, or also of None.
 
-    >>> is_scalar("fs.Scalar | None"), is_scalar(float), is_scalar("Float[Array, 'N']")
+    >>> is_scalar("types.Scalar | None"), is_scalar(float), is_scalar("Float[Array, 'N']")
     (True, True, False)
     """
     if not isinstance(annotation, str):

@@ -370,3 +370,31 @@ def test_the_first_run_spends_all_of_its_own_budget():
 def test_a_budget_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match=r"did you mean 'bytes'|give a share above 0 and at most 1, as in bytes=0\.5"):
         read_budget(text)
+
+
+def test_accuracy_is_compared_only_with_accuracy():
+    usual = {**CONFIG, "task": {"loss": None, "metrics": None}}
+    named = {**CONFIG, "task": {"loss": None, "metrics": {"accuracy": {"name": "accuracy"}}}}
+    other = {**CONFIG, "task": {"loss": None, "metrics": {"accuracy": {"name": "f1", "average": "macro"}}}}
+    one, two = history([0, 1], [0.5, 0.6]), history([0, 1], [0.6, 0.8])
+    assert compare_pairs({"a": (one, usual), "b": (two, named)})[0] is not None
+    table, said = compare_pairs({"a": (one, usual), "b": (two, other)})
+    assert table is None
+    assert said == ["2 is not compared with 1 seed by seed: they differ in task"]
+
+
+def test_runs_are_listed_with_other_models_partitions_and_parameters_of_data():
+    more = {"model": "mlp", "partition": {"name": "dirichlet", "clients": 7}, "data": {"name": "iris", "test": 0.5}}
+    asked = [config.resolve({"data": "iris", "model": "logistic", "seeds": 1, **one}) for one in ({}, more)]
+    first, second = list_runs({name: (history([0], [0.5]), one) for name, one in zip("ab", asked, strict=True)})
+    for there, both in (("logistic", "mlp"), ("iid", "dirichlet(clients=7)"), ("test=0.2", "test=0.5")):
+        assert there in first
+        assert both in second
+
+
+def test_seeds_that_diverged_are_not_beyond_a_budget():
+    one = spend([0, 1, 2], [[0.1, 0.2, 0.3]] * 2 + [[0.1, 0.5, 0.6]], 10)
+    alive = np.array([[1, 0, 0]] * 2 + [[1, 1, 1]])
+    one = History(one.seeds, {**one.metrics, "alive": alive}, one.selections, one.num_clients)
+    shown = rows_of(compare_runs({"a": (one, CONFIG)}, target=0.5, at_budget=True))
+    assert [row[2:4] for row in shown] == [[">3 (2 of 3 never)", "never"]]

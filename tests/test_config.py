@@ -1,6 +1,8 @@
 """A configuration says everything about a run, and what is wrong with it."""
 
 import dataclasses
+import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import yaml
 from fedjax_sel import config
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.config.checks import coerce
 from fedjax_sel.data.partition import Natural, Shards
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
@@ -519,3 +522,44 @@ def test_components_that_share_an_anchor_are_changed_one_by_one():
 def test_a_configuration_that_contains_itself_is_refused():
     with pytest.raises(ValueError, match="a mapping that contains itself"):
         config.resolve(config.files.parse_yaml("data: &x {name: iris, more: *x}"))
+
+
+def test_the_order_of_overrides_of_one_component_does_not_matter():
+    items = ["selector.epsilon=0.5", "selector.name=entropy", "data.test=0.5", "data.name=iris"]
+    for order in itertools.permutations(items):
+        found = config.resolve(config.override({"data": "digits"}, order))
+        assert found["client_selection"]["epsilon"] == 0.5
+        assert found["data"]["test"] == 0.5
+
+
+def test_a_fraction_of_flowers_is_a_share_on_the_command_line_too():
+    found = config.resolve(config.override(IRIS, ["fraction_fit=1"]))["cohort_size"]
+    assert (found, type(found)) == (1.0, float)
+    assert config.resolve(config.override(IRIS, ["clients_per_round=1"]))["cohort_size"] == 1
+
+
+def test_digits_in_quotes_are_text_and_no_share():
+    for given in ("1", "5"):
+        with pytest.raises(ValueError, match=rf"cohort_size is '{given}'; it must be"):
+            config.resolve({**IRIS, "cohort_size": given})
+    assert config.resolve({**IRIS, "lr": "1e-3"})["local_training"]["learning_rate"] == 0.001
+
+
+def test_a_number_that_no_float_is_near_is_refused():
+    with pytest.raises(ValueError, match=r"learning_rate is 1000.*; it must be a finite number"):
+        config.resolve({**IRIS, "lr": 10**400})
+
+
+@pytest.mark.parametrize("given", [{}, {"partition": None}, {"partition": {}}])
+def test_a_partition_of_null_is_the_default_of_the_data(given):
+    assert config.resolve({"data": "uacs", **given})["partition"]["name"] == "natural"
+
+
+def test_public_examples_are_not_drawn_by_the_seed_of_a_run():
+    with pytest.raises(ValueError, match=r"public.seed is null, which draws other examples for each seed of a run"):
+        config.resolve({**IRIS, "public": {"name": "digits", "seed": None}})
+
+
+def test_a_date_is_no_plain_value():
+    with pytest.raises(ValueError, match=r"day is datetime.date\(2020, 1, 2\); it must be a number, text, a list"):
+        coerce("day", config.override(IRIS, ["rounds=2020-01-02"])["rounds"], Any)

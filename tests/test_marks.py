@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from fedjax_sel.cli import main
-from fedjax_sel.config import build, resolve
+from fedjax_sel.config import build, override, resolve
 from fedjax_sel.config.marks import digest_files, drop_marks, mark_files
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.papers.running import fingerprint_settings
@@ -142,3 +142,15 @@ def test_variables_that_a_model_begins_with_have_a_digest_and_those_of_the_libra
     for begin in ("begin", "begin/pretrained.npz"):
         assert resolve(GIVEN | {"model": {"pretrained": begin}})["model"]["digest"] == expected
     assert "digest" not in resolve(GIVEN | {"model": {"pretrained": "tiny_imagenet"}})["model"]
+
+
+def test_another_file_is_given_to_a_configuration_that_has_a_mark(here):
+    """Its mark is then that of the other file; another parameter keeps the mark and what it protects from."""
+    (here / "other.csv").write_text("1,1,0\n1,1,1\n")
+    whole = resolve(GIVEN).to_dict()
+    found = resolve(override(whole, ["availability.path=other.csv"]))["availability"]
+    assert found["digest"] == hashlib.sha256((here / "other.csv").read_bytes()).hexdigest()[:8]
+    assert resolve(override(whole, ["availability.digest=null"])) == resolve(GIVEN)
+    (here / "trace.csv").write_text("1,1,0\n1,1,1\n")
+    with pytest.raises(ValueError, match="the file has changed"):
+        resolve(override(whole, ["availability.interval=5"]))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import fedjax_sel as fs
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, override, resolve
+from fedjax_sel.config.own import load_own
 from fedjax_sel.engine import driver
 from fedjax_sel.report.explain import explain
 from fedjax_sel.runs.layout import FolderError
@@ -577,3 +578,96 @@ def test_a_parameter_with_a_name_that_configurations_use_is_refused(here, parame
         assert done.exit_code == 2
         assert f"{key} odd_" in " ".join(done.stderr.split())
         assert f"has a parameter '{parameter}'" in " ".join(done.stderr.split())
+
+
+ORDINARY = """
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+import fedjax_sel as fs
+
+
+class Network(nn.Module):
+    classes: int
+    features: Sequence[int] = (8, 3)
+    act: Callable = nn.relu
+    dtype: Any = jnp.float32
+    options: dict[str, int] | None = None
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        x = x.reshape(len(x), -1)
+        for width in self.features:
+            x = self.act(nn.Dense(width, dtype=self.dtype)(x))
+        return nn.Dense(self.classes)(x)
+
+
+def make(sizes: list[int] = [100, 100], rate=0.1, count=3):
+    assert type(rate) is float
+    x = np.random.default_rng(0).normal(size=(sum(sizes), 2)).astype(np.float32)
+    return fs.dataset("own", x + rate * count, (x[:, 0] > 0).astype(int), test=0.2)
+
+
+@functools.cache
+def make_once(sizes: tuple[int, ...] = (100, 100)):
+    return make(sizes)
+
+
+def need(act: Callable):
+    return make()
+"""
+
+
+@pytest.fixture
+def ordinary(here):
+    (here / "ordinary.py").write_text(ORDINARY)
+    return here
+
+
+def test_a_model_of_ordinary_annotations_has_those_parameters_that_a_configuration_can_hold(ordinary):
+    given = {"data": "iris", "model": {"name": "ordinary.py:Network", "features": [5, 4], "options": {"a": 1}}}
+    found = resolve(given)["model"]
+    assert (found["features"], found["options"]) == ([5, 4], {"a": 1})
+    assert not {"act", "dtype"} & found.keys()
+    assert resolve({**given, "model": "ordinary.py:Network"})["model"]["features"] == [8, 3]
+    done = call("run", *SMALL, "model=ordinary.py:Network", "model.features=[5,4]", "--out", "out")
+    assert done.exit_code == 0, done.output
+    task = build(resolve(given)).experiment.task
+    assert task.model.features == (5, 4)
+
+
+def test_data_of_ordinary_arguments_are_made(ordinary):
+    for name in ("make", "make_once"):
+        run = build(resolve({"data": {"name": f"ordinary.py:{name}", "sizes": [60, 60]}, "cohort_size": 2}))
+        assert len(run.data.source.x) + len(run.data.source.test_x) == 120
+    given = override({"data": "ordinary.py:make"}, ["data.rate=1e-3", "data.count=1e1"])
+    found = resolve(given)["data"]
+    assert (found["rate"], found["count"]) == (0.001, 10.0)
+
+
+def test_an_argument_that_a_configuration_cannot_hold_needs_a_default(ordinary):
+    with pytest.raises(ValueError, match=r"data.act has no default, and a configuration cannot hold of type Callable"):
+        resolve({"data": "ordinary.py:need"})
+
+
+def test_an_annotation_that_names_what_is_not_there_is_of_any_type(here):
+    (here / "typo.py").write_text(
+        "from __future__ import annotations\n\nimport fedjax_sel as fs\n\n\n"
+        "def make(rate: fs.Number = 0.5, size: int = 100):\n    return fs.dataset('own', [[rate]] * size, [0] * size)\n"
+    )
+    assert resolve({"data": {"name": "typo.py:make", "rate": 0.25}})["data"]["rate"] == 0.25
+
+
+def test_files_of_one_name_in_two_folders_stay_loaded(here):
+    for folder, value in (("a", 1), ("b", 2)):
+        (here / folder).mkdir()
+        (here / folder / "twin.py").write_text(f"class Thing:\n    value = {value}\n")
+    first = [load_own("thing", f"{folder}/twin.py:Thing") for folder in ("a", "b", "a", "b")]
+    assert [one.value for one in first] == [1, 2, 1, 2]
+    assert first[0] is first[2]
+    assert first[1] is first[3]

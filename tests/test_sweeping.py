@@ -635,3 +635,22 @@ def test_the_stopwatch_of_a_sweep_whose_seeds_run_in_turns_has_a_line(tmp_path, 
     for run in (tmp_path / "out" / "runs").iterdir():
         history, _ = layout.read(run)
         assert pd.read_csv(run / "stopwatch.csv")["round"].tolist() == [history.rounds]
+
+
+def test_an_axis_of_flowers_fractions_has_shares_alone():
+    found = combinations({"data": "iris"}, ["fraction_fit=0.5,1"], {})
+    assert [one.config["cohort_size"] for one in found] == [0.5, 1.0]
+    assert all(type(one.config["cohort_size"]) is float for one in found)
+
+
+def test_an_infinite_value_is_written_as_configurations_have_it(tmp_path):
+    items = ["rounds=1", "devices=lognormal", "deadline.seconds=1,inf", "partition.clients=5", "cohort_size=2"]
+    done = CliRunner().invoke(main, ["sweep", "iris", *items, "--seeds", "1", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found["axes"] == {"deadline.seconds": [1.0, ".inf"]}
+    assert {row["deadline.seconds"] for row in found["best_first"]} == {1.0, ".inf"}
+    assert sorted(one.name for one in (tmp_path / "out" / "runs").iterdir()) == [
+        "deadline.seconds=.inf",
+        "deadline.seconds=1.0",
+    ]

@@ -201,7 +201,7 @@ def parse_mesh(text: str | None) -> dict[str, int] | None:
     if text is None:
         return None
     parts = [part.partition("=") for part in text.split(",")]
-    mesh = {name.strip(): int(size) for name, _, size in parts if size.strip().isdigit()}
+    mesh = {name.strip(): int(size) for name, _, size in parts if size.strip().isdecimal()}
     if len(mesh) != len(parts):
         raise ValueError(f"--mesh is {text!r}; it must be of the form seeds=2,clients=4")
     return mesh

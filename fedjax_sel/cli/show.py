@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Compare finished runs side by side."""
     from fedjax_sel.report import compare as comparison
-    from fedjax_sel.report.budgets import keep_common_rounds, limit_runs, read_budget
+    from fedjax_sel.report.budgets import count_rounds, keep_common_rounds, limit_runs, read_budget
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
     from fedjax_sel.runs.saved import list_run_folders
@@ -52,7 +52,11 @@ def compare(
     budget = None if at is None else read_budget(at)
     metric = comparison.choose_metric(read, metric)
     limited: list[str] = []
+    limit = ""
     if budget is not None:
+        reference = next(iter(read.values()))[0]
+        rounds = f"{count_rounds(reference, budget)} of its {reference.rounds} rounds"
+        limit = f"{budget.kind}: what run 1 spends in {100 * budget.share:g} % of its rounds ({rounds})"
         read, limited = limit_runs(read, budget, metric)
     if metric == "accuracy":
         target = comparison.find_reachable_accuracy(read) if target is None else target
@@ -62,7 +66,6 @@ def compare(
     lines = list(comparison.list_runs(read))
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
-    limit = "" if budget is None else f"{budget.kind}: what run 1 spends in {100 * budget.share:g} % of its rounds"
     if limit:
         console.print(f"all at one budget of {limit}, seed by seed", soft_wrap=True, highlight=False)
     for line in (*comparison.list_faults(read), *comparison.list_intervals(read), *limited):

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedjax_sel.catalog import see
 from fedjax_sel.config import callbacks, own
+from fedjax_sel.config.checks import make_value
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.resolve import ANSWERS, NUMBERS
@@ -176,7 +177,7 @@ def load_source(config: dict[str, Any]) -> Any:
     None.
     """
     name = config["name"]
-    given = {key: config[key] for key in list_source_parameters(name)}
+    given = {key: make_value(config[key], one.annotation) for key, one in list_source_parameters(name).items()}
     if name in SYNTHETIC:
         draw = partial(SYNTHETIC[name], **given)
         return lambda seed: draw(seed=seed)

@@ -10,7 +10,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ WORDS = {
     str: "text",
     Path: "a path",
     types.NoneType: "null",
+    Any: "a number, text, a list or a mapping",
 }
 
 
@@ -68,15 +69,13 @@ def coerce(where: str, value: Any, annotation: Any) -> Any:
 def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
     """Returns whether a value fits a type, and the value converted to that type."""
     if option is Any:
-        return True, str(value) if isinstance(value, Path) else value
+        return is_plain(value), str(value) if isinstance(value, Path) else value
     if typing.get_origin(option) is typing.Literal:
         return value in typing.get_args(option), value
-    if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
-        return True, coerce_elements(where, value, typing.get_args(option))
-    if option in (tuple, list) and isinstance(value, list | tuple):
-        return True, list(value)
-    if typing.get_origin(option) is Mapping and isinstance(value, dict):
-        of = typing.get_args(option)[1]
+    if get_container(option) in SEQUENCES and isinstance(value, list | tuple):
+        return True, coerce_elements(where, value, list_elements(option, len(value)))
+    if get_container(option) in MAPPINGS and isinstance(value, Mapping):
+        of = typing.get_args(option)[1] if typing.get_args(option) else Any
         return True, {str(name): coerce(f"{where}.{name}", one, of) for name, one in value.items()}
     if isinstance(value, bool) or option is bool:
         return isinstance(value, bool) and option is bool, value
@@ -89,16 +88,62 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
 
 
 def parse_number(value: Any) -> float | None:
-    """Returns a float, or None if not a number; YAML 1.1 reads `1e-4` (without a point) and `inf` as text."""
-    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|\.?inf", value):
+    """Returns a float, or None if not a number; YAML 1.1 reads `1e-4` (without a point) and `inf` as text.
+
+    Digits alone are text only if they were quoted, and stay text.
+    """
+    if isinstance(value, str) and re.fullmatch(r"[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+)|\.?inf", value):
         return float(value.removeprefix(".") if value.endswith("inf") else value)
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:  # a whole number that no float is near
+        return None
+
+
+SEQUENCES = (tuple, list, Sequence)
+MAPPINGS = (dict, Mapping)
+
+
+def get_container(option: Any) -> Any:
+    """Returns the type of a list or mapping whose elements may have types: `list` for `list[int]` and for `list`."""
+    return typing.get_origin(option) or option
+
+
+def list_elements(option: Any, length: int) -> tuple:
+    """Returns the types of the elements of a sequence with this type."""
+    of = typing.get_args(option)
+    several = not of or get_container(option) is not tuple or of[1:] == (Ellipsis,)
+    return (of[0] if of else Any,) * length if several else of
+
+
+def can_hold(parameter: Parameter) -> bool:
+    """Returns whether a configuration can hold a parameter: plain values have its type, and its default is one."""
+    options, default = list_options(parameter.annotation), parameter.default
+    plain = default is REQUIRED or is_plain(default) or type(default) in find_components(options).values()
+    return plain and any(map(is_plain_type, options))
+
+
+def is_plain_type(option: Any) -> bool:
+    """Returns whether plain values, except null, or components have a type."""
+    if option is Any or typing.get_origin(option) is typing.Literal or find_components((option,)):
+        return True
+    if get_container(option) in (*SEQUENCES, *MAPPINGS):
+        of = [one for one in typing.get_args(option) if one is not Ellipsis]
+        return all(any(map(is_plain_type, list_options(one))) for one in of)
+    return option in WORDS and option is not types.NoneType
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether a value is one that YAML and JSON can hold: a number, text, a path, null, a list or a mapping."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, Mapping):
+        return all(map(is_plain, value.values()))
+    return value is None or isinstance(value, bool | int | float | str | Path)
 
 
 def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
-    """Returns the elements of a list, each coerced to its type in `tuple[of]`."""
-    if len(of) == 2 and of[1] is Ellipsis:
-        of = (of[0],) * len(value)
+    """Returns the elements of a list, each coerced to its type in `of`."""
     if len(of) != len(value):
         raise ValueError(f"{where} is {list(value)!r}; it must have {len(of)} elements")
     return [coerce(f"{where}[{i}]", one, annotation) for i, (one, annotation) in enumerate(zip(value, of, strict=True))]
@@ -143,6 +188,11 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
     out = {}
     for key, parameter in known.items():
         value = given.get(key, parameter.default)
+        if value is REQUIRED and not can_hold(parameter):
+            raise ValueError(
+                f"{where}.{key} has no default, and a configuration cannot hold "
+                f"{describe(list_options(parameter.annotation))}; give it one"
+            )
         if value is REQUIRED:
             raise ValueError(f"{where}.{key} is missing; {name} needs {describe(list_options(parameter.annotation))}")
         if parameter.default == math.inf and parse_number(value) == math.inf:
@@ -150,6 +200,10 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
         else:
             out[key] = coerce(f"{where}.{key}", value, parameter.annotation)
     return out
+
+
+UNKNOWN = (NameError, AttributeError, TypeError)
+"""Errors of an annotation that names something that is not there."""
 
 
 @functools.cache
@@ -163,7 +217,7 @@ def get_type_hints(of: Any) -> dict[str, Any]:
     of = of if inspect.isclass(of) or inspect.isroutine(of) else type(of).__call__
     try:
         return typing.get_type_hints(of)
-    except NameError:
+    except UNKNOWN:
         parts = reversed(of.__mro__) if inspect.isclass(of) else [inspect.unwrap(of)]
         return {name: hint for part in parts for name, hint in evaluate_each(part)}
 
@@ -174,7 +228,7 @@ def evaluate_each(of: Any) -> Iterator[tuple[str, Any]]:
     for name, hint in inspect.get_annotations(of).items():
         try:
             one = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: hint}), known)
-        except NameError:
+        except UNKNOWN:
             one = {name: Any}
         yield name, one[name]
 
@@ -189,7 +243,12 @@ def list_parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Param
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
             out[field.name] = Parameter(hints[field.name], REQUIRED if default is dataclasses.MISSING else default)
-    return out
+    return leave_out(out)
+
+
+def leave_out(known: dict[str, Parameter]) -> dict[str, Parameter]:
+    """Returns the parameters without those that have a default and that no configuration can hold, as functions."""
+    return {name: one for name, one in known.items() if one.default is REQUIRED or can_hold(one)}
 
 
 def make_value(value: Any, annotation: Any) -> Any:
@@ -224,16 +283,17 @@ def describe(options: tuple) -> str:
     """Returns a description of some types in words, for errors."""
     words = []
     for option in (o for o in options if not (o is int and float in options)):
-        if typing.get_origin(option) is tuple:
-            of = {word for one in typing.get_args(option) if one is not Ellipsis for word in [WORDS.get(one, str(one))]}
-            words.append(f"a list, each {' or '.join(sorted(of))}")
+        of = {WORDS.get(one, str(one)) for one in typing.get_args(option) if one is not Ellipsis}
+        if get_container(option) in SEQUENCES:
+            words.append("a list" + (f", each {' or '.join(sorted(of))}" if of else ""))
+        elif get_container(option) in MAPPINGS:
+            words.append("a mapping")
         elif typing.get_origin(option) is typing.Literal:
             words += [repr(value) for value in typing.get_args(option)]
-        elif option in (tuple, list):
-            words.append("a list")
         elif option in WORDS:
             words.append(WORDS[option])
-    return " or ".join([*words, *find_components(options)]) or "a value"
+    names = [getattr(option, "__name__", str(option)) for option in options]
+    return " or ".join([*words, *find_components(options)]) or f"of type {' or '.join(names)}"
 
 
 def to_snake(name: str) -> str:

@@ -19,6 +19,7 @@ from fedjax_sel.config.checks import (
     Parameter,
     complete,
     get_type_hints,
+    leave_out,
     list_parameters,
     make_value,
     split_component,
@@ -332,12 +333,16 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
 def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
     """Returns the arguments of a function that a configuration may set, without `*args` and `**options`."""
     call = signed_function(function)
-    hints = get_type_hints(call)
-    return {
-        name: Parameter(hints.get(name, Any), REQUIRED if p.default is inspect.Parameter.empty else p.default)
-        for name, p in inspect.signature(call).parameters.items()
-        if name not in ("self", *without) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    }
+    hints, out = get_type_hints(call), {}
+    for name, p in inspect.signature(call).parameters.items():
+        if name not in ("self", *without) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            default = REQUIRED if p.default is inspect.Parameter.empty else p.default
+            out[name] = Parameter(hints.get(name, OF_DEFAULT.get(type(default), Any)), default)
+    return leave_out(out)
+
+
+OF_DEFAULT: dict[type, Any] = {int: int | float | Any, float: float | Any}
+"""Types of arguments without annotation, by that of their default: `1e-3`, which YAML reads as text, is a number."""
 
 
 def signed_function(function: Callable) -> Callable:

@@ -73,8 +73,8 @@ def check_mark(key: str, mark: str, states: Mapping[str, str], given: dict[str, 
     """Returns the mark of some files and removes it from `given`; raises `ValueError` if the two differ."""
     several = list(states.values())
     now = several[0] if len(several) == 1 else hashlib.sha256(" ".join(several).encode()).hexdigest()[:8]
-    before = given.pop(mark, now)
-    if before != now:
+    before = given.pop(mark, None)
+    if before not in (None, now):
         raise SourceChangedError(
             f"{key}.{mark} is {before!r}, but {' and '.join(states)} is {now!r}: the file has changed since "
             f"this configuration was written; leave {mark} out to run it as it is now"

@@ -10,6 +10,7 @@ from typing import Any
 from fedjax_sel.config import callbacks
 from fedjax_sel.config.checks import list_parameters
 from fedjax_sel.config.components import KINDS, list_source_parameters
+from fedjax_sel.config.marks import DIGEST, takes_path
 from fedjax_sel.engine.experiment import SHORT
 from fedjax_sel.engine.layout import Layout
 
@@ -76,10 +77,7 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         raise ValueError("the configuration holds a mapping that contains itself, as by an anchor within it") from None
     for alias, name in (SHORT | OTHER).items():
         if alias in out:
-            value = out.pop(alias)
-            if alias == "fraction_fit" and type(value) is int:  # a share: 1 is all clients, and not one
-                value = float(value)
-            put(out, name, value, alias)
+            put(out, name, translate_value(alias, out.pop(alias)), alias)
             if alias in OTHER:
                 renamed[alias] = name
     for key in PARAMETERS:
@@ -115,6 +113,15 @@ def translate_key(key: str) -> str:
     return OTHER.get(head, head) + dot + rest
 
 
+def translate_value(key: str, value: Any) -> Any:
+    """Returns the value that a key's name here has if the key that was written has `value`.
+
+    >>> translate_value("fraction_fit", 1), translate_value("m", 1)  # the share of all clients, and one client
+    (1.0, 1)
+    """
+    return float(value) if key == "fraction_fit" and type(value) is int else value
+
+
 def expand_short_form(key: str) -> str:
     """Returns a dotted key with its first part expanded to its full name."""
     head, dot, rest = key.partition(".")
@@ -147,6 +154,16 @@ def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]
         return frozenset(list_source_parameters(name) if isinstance(name, str) else ())
     except ValueError:  # the name is checked elsewhere, and the error raised there
         return frozenset()
+
+
+def names_file(config: Mapping[str, Any], key: str) -> bool:
+    """Returns whether a dotted key is a parameter that names files, of a component with a mark of what they contain."""
+    head, _, rest = key.partition(".")
+    given = config.get(head)
+    if not (isinstance(given, dict) and DIGEST in given and rest):
+        return False
+    known = KINDS[head].known(given["name"]) if head in KINDS else list_source_parameters(given["name"])
+    return rest in ("pretrained", "data_dir") or (rest in known and takes_path(known[rest].annotation))
 
 
 def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) -> None:

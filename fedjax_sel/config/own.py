@@ -140,18 +140,24 @@ def check_stem(what: str, file: Path) -> None:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Imports the module in a file and returns it; later calls return the same module."""
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
+    """Imports the module in a file and returns it; later calls return the same module.
+
+    Its name is the file's; that of another file with the same name, imported later, also has the folder.
+    """
+    for name in (path.stem, f"{path.stem} in {path.parent}"):
+        known = sys.modules.get(name)
+        if known is None:
+            break
+        if getattr(known, "__file__", None) == str(path):
+            return known
     if not path.is_file():
         raise FileNotFoundError(2, "no such file", str(path))
-    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[path.stem]
+        del sys.modules[name]
         raise
     return module

@@ -16,7 +16,7 @@ from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints
 from fedjax_sel.config.components import KINDS, SYNTHETIC, complete_marked, list_source_parameters
 from fedjax_sel.config.config import Config, write_seeds
 from fedjax_sel.config.files import parse_yaml
-from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
+from fedjax_sel.config.names import SHORT, names_file, put, rename, translate_key, translate_parameter, translate_value
 from fedjax_sel.config.task import resolve_task
 from fedjax_sel.data import sources
 from fedjax_sel.devices.clock import Deadline
@@ -76,9 +76,9 @@ def resolve(given: Mapping[str, Any]) -> Config:
     out: dict[str, Any] = {"data": resolve_source("data", config["data"])}
     out["public"] = resolve_public(config.get("public"))
     if out["data"]["name"] in SYNTHETIC:
-        asked = config.setdefault("partition", "natural")
-        if isinstance(asked, Mapping) and "name" not in asked:
-            config["partition"] = {"name": "natural", **asked}
+        asked = config.get("partition")
+        if asked is None or (isinstance(asked, Mapping) and "name" not in asked):
+            config["partition"] = {"name": "natural", **(asked or {})}
     for key, kind in KINDS.items():
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in list_plain_keys().items():
@@ -115,6 +115,8 @@ def resolve_public(given: Any) -> dict | None:
             f"public.name is {source['name']!r}, which is drawn from the seed of a run; "
             "name examples that stay the same"
         )
+    if source.get("seed", 0) is None:
+        raise ValueError("public.seed is null, which draws other examples for each seed of a run; give a whole number")
     return source
 
 
@@ -195,11 +197,14 @@ def override(
     named, known = {f"{key}.name": key for key in COMPONENTS}, {}
     changes = [(key, value, f"--{flags.get(key, key)} {value}") for key, value in options.items() if value is not None]
     changes += [read_item(item) for item in items]
+    changes = [(named.get(key, key), value, item) for key, value, item in changes]
     for key, value, item in sorted(changes, key=lambda change: change[0].count(".")):
-        key = translate_parameter(config, named.get(key, key))
+        key = translate_parameter(config, key)
         check_once(known, key, item)
         if key == "callbacks":
             value = callbacks.normalize_callbacks(value)
+        if names_file(config, key):
+            config[key.partition(".")[0]].pop(marks.DIGEST, None)  # the mark of another file
         put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
 
@@ -217,7 +222,7 @@ def read_item(item: str) -> tuple[str, Any, str]:
     key = translate_key(written)
     check_name("key", key.split(".")[0], KEYS, SHORT)
     try:
-        return key, parse_yaml(text), item
+        return key, translate_value(written, parse_yaml(text)), item
     except yaml.YAMLError as error:
         raise ValueError(f"{item!r}: the value cannot be read as YAML ({str(error).splitlines()[0]})") from error
 

@@ -77,9 +77,13 @@ def find_limit(reference: History, budget: Budget) -> Float[np.ndarray, "R"]:
 
     A seed in which the reference diverged before counts as if it had gone on to spend as until then.
     """
-    by_then = max(1, round(budget.share * reference.rounds))
-    spent = running_cost(reference, budget.kind)[:, :by_then]
+    spent = running_cost(reference, budget.kind)[:, : count_rounds(reference, budget)]
     return spent[:, -1] if budget.kind == "rounds" else extrapolate_cost(spent, reference.diverged)
+
+
+def count_rounds(reference: History, budget: Budget) -> int:
+    """Returns the number of rounds of the reference that a budget's share is: the nearest, and at least one."""
+    return max(1, round(budget.share * reference.rounds))
 
 
 def extrapolate_cost(spent: Float[np.ndarray, "R T"], diverged: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:

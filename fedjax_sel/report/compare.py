@@ -82,13 +82,18 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """Yields a line per run, in the order of the table: number, folder, data, selector, differences, length."""
     configs = [config for _, config in runs.values()]
     answers = [*ANSWERS, "devices"]
-    differing = [key for key in answers if any(config.get(key) != configs[0].get(key) for config in configs)]
-    shown = dict.fromkeys(["client_selection", *differing])
-    sizes, deadlines = (len({repr(config.get(key)) for config in configs}) > 1 for key in ("cohort_size", "deadline"))
+
+    def differ(key: str) -> bool:
+        return len({repr(config.get(key)) for config in configs}) > 1
+
+    shown = dict.fromkeys(["client_selection", *filter(differ, [*answers, "model", "partition"])])
+    plain = list(filter(differ, ("task", "holdout", "data_seed", "public", "cohort_size", "deadline")))
+    of_data = {key for config in configs for key in config["data"]} - {"name"}
+    inside = [key for key in sorted(of_data) if len({repr(config["data"].get(key)) for config in configs}) > 1]
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
         parts = [describe_answer(key, config.get(key)) for key in shown]
-        parts += [f"cohort_size={config.get('cohort_size')}"] if sizes else []
-        parts += [f"deadline={config.get('deadline')}"] if deadlines else []
+        parts = [f"{key}={config['data'][key]}" for key in inside if key in config["data"]] + parts
+        parts += [f"{key}={config.get(key)}" for key in plain]
         about = ", ".join([config["data"]["name"], *parts, f"{history.rounds} rounds"])
         seeds = format_count(len(history.seeds), "seed")
         if history.diverged.any():
@@ -161,10 +166,11 @@ def compare_pairs(
       metric: what is compared.
       at_budget: whether the runs were limited to one budget, so that they may have different numbers of rounds.
     """
-    must_agree = (*PAIRED, *(() if at_budget else ("rounds",)), *(() if is_common(metric) else ("task",)))
     (first, config), *others = runs.values()
     rows, said = [], []
     for number, (history, other) in enumerate(others, start=2):
+        same = is_common(metric, config, other)
+        must_agree = (*PAIRED, *(() if at_budget else ("rounds",)), *(() if same else ("task",)))
         if differing := [key for key in must_agree if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: they differ in {', '.join(differing)}")
             continue
@@ -204,9 +210,12 @@ def compare_pairs(
     return out, said
 
 
-def is_common(metric: str) -> bool:
-    """Returns whether a metric is the same whatever the task's loss and metrics are: an accuracy, or a cost."""
-    return metric == "accuracy" or is_cost(metric)
+def is_common(metric: str, *configs: Mapping[str, Any]) -> bool:
+    """Returns whether a metric is the same in runs whose tasks may differ: a cost, or accuracy by its usual name."""
+    if metric != "accuracy":
+        return is_cost(metric)
+    measured = [((config.get("task") or {}).get("metrics") or {}).get(metric) for config in configs]
+    return all(one is None or one["name"] == metric for one in measured)
 
 
 def list_intervals(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
@@ -237,12 +246,13 @@ def format_costs_to(
 ) -> tuple[str, ...]:
     """Returns rounds and costs to the target as text: medians over seeds, with the number of seeds that never reach it.
 
-    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –. Of a run that was
-    limited to a budget, it is said that the target lies beyond it.
+    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –. Of seeds that were
+    limited to a budget, it is said that the target lies beyond it, unless all of them diverged.
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
     middle = float(np.median(np.where(rounds > history.rounds, np.inf, rounds)))
+    at_budget = at_budget and bool((history.diverged[rounds > history.rounds] == 0).any())
     never = BEYOND if at_budget else "never"
     first = f"{middle:g}" if np.isfinite(middle) else BEYOND if at_budget else f">{history.rounds}"
 

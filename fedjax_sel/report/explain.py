@@ -120,7 +120,7 @@ def list_fields(part: Any, filled: Collection[str] = ()) -> Iterator[str]:
             continue
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-        kind = "float" if "floating" in kind or kind == "Scalar" else kind  # a number, or an array of numbers
+        kind = "float" if "floating" in kind or "Scalar" in kind.split(" | ") else kind  # or an array of numbers
         yield f"{field.name}: {kind}{default}{describe_range(field.metadata)}"
 
 

@@ -61,10 +61,10 @@ def is_number(value: Any) -> bool:
 def format_value(value: Any) -> str:
     """Returns a value as a configuration file writes it.
 
-    >>> format_value(0.05), format_value("entropy"), format_value(None), format_value([32])
-    ('0.05', 'entropy', 'null', '[32]')
+    >>> format_value(0.05), format_value("entropy"), format_value(None), format_value([32]), format_value(float("inf"))
+    ('0.05', 'entropy', 'null', '[32]', '.inf')
     """
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value).replace("Infinity", ".inf")
 
 
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:

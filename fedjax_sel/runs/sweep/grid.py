@@ -51,9 +51,9 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
     """
     shared, axes = axes_in(items)
     base, out = configuration.override(given, shared), []
-    names = [configuration.translate_parameter(base, key) for key in axes]
+    names = [configuration.translate_parameter(base, configuration.translate_key(key)) for key in axes]
     for texts in itertools.product(*axes.values()):
-        chosen = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
+        chosen = [f"{key}={text}" for key, text in zip(axes, texts, strict=True)]
         try:
             config = configuration.resolve(configuration.override(given, [*shared, *chosen], options))
         except ValueError as error:
@@ -73,23 +73,23 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
 
 
 def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Returns what all combinations share, and the values of each axis as they were written, by the keys' own names.
+    """Returns what all combinations share, and the values of each axis, by its key, both as they were written.
 
     >>> axes_in(["lr=0.01,0.1", "cohort_size=5", "model.hidden=[32],[64, 64]"])
-    (['cohort_size=5'], {'local_training.learning_rate': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
+    (['cohort_size=5'], {'lr': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
     """
     shared, axes, known = [], {}, {}
     for item in items:
         key, _, text = item.partition("=")
-        key, values = configuration.translate_key(key), split_values(text)
+        name, values = configuration.translate_key(key), split_values(text)
         try:
-            configuration.check_once(known, key, item)
+            configuration.check_once(known, name, item)
         except ValueError as error:
-            error.add_note(f"several values are given at once, as in {key}=VALUE,VALUE")
+            error.add_note(f"several values are given at once, as in {name}=VALUE,VALUE")
             raise
         if len(values) < 2:
             shared.append(item)
-        elif key == "seeds":
+        elif name == "seeds":
             raise ValueError(
                 f"{item} is not an axis: every combination has the same seeds; give seeds=[{text}], or --seeds"
             )

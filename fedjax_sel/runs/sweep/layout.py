@@ -7,6 +7,7 @@ sweep that is to go on to more rounds keeps.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,15 @@ def describe(grid: Sequence[Combination]) -> dict[str, Any]:
     marks = {k: sorted({f[k] for f in flat if k in f}) for f in flat for k in f if k.rpartition(".")[2] in MARKS}
     sources = {k: states for k, states in sorted(marks.items()) if k not in common}
     return {"axes": axes, "common": common, **({"sources": sources} if sources else {})}
+
+
+def write_infinite(value: Any) -> Any:
+    """Returns plain values with infinite ones as text, because JSON has none: `.inf`, as in a configuration file."""
+    if isinstance(value, dict):
+        return {key: write_infinite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [write_infinite(one) for one in value]
+    return sweeps.format_value(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def fingerprint(grid: Sequence[Combination]) -> str:
@@ -213,7 +223,8 @@ def write(place: Path, grid: Sequence[Combination], *, keep_checkpoints: bool = 
         files.write_figure(place / of_run.FIGURES / f"{name}.png", figure)
     files.write_text(place / of_run.REPORT, sweeps.render_page(found, axes, configuration.dump(what), drawn))
     rows = sweeps.rank_combinations(found, axes).to_dict("records")
-    files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
+    shown = {"axes": write_infinite(what["axes"]), "best_first": write_infinite(rows), "environment": environment()}
+    files.write_json(place / of_run.SUMMARY, shown)
     if not keep_checkpoints:
         shutil.rmtree(place / PROGRAMS, ignore_errors=True)
     return found
