@@ -556,7 +556,7 @@ class DataSelector(Strategy):
         """
 
     def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **known: Any) -> StrategyState:
-        """Returns the client's state after a round in which it trained; unchanged by default."""
+        """Returns the client's state after a round in which it trained and came back; unchanged by default."""
         return state
 
     def report(self, state: StrategyState, valid: Bool[Array, "L"], weight: Shaped[Array, "L"], **known: Any) -> Any:

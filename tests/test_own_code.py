@@ -597,7 +597,6 @@ class Network(nn.Module):
     features: Sequence[int] = (8, 3)
     act: Callable = nn.relu
     dtype: Any = jnp.float32
-    options: dict[str, int] | None = None
 
     @nn.compact
     def __call__(self, x, *, train=False):
@@ -607,8 +606,9 @@ class Network(nn.Module):
         return nn.Dense(self.classes)(x)
 
 
-def make(sizes: list[int] = [100, 100], rate=0.1, count=3):
+def make(sizes: list[int] = [100, 100], rate=0.1, count=3, options: dict[str, int] | None = None):
     assert type(rate) is float
+    assert options in (None, {"a": 1})
     x = np.random.default_rng(0).normal(size=(sum(sizes), 2)).astype(np.float32)
     return fs.dataset("own", x + rate * count, (x[:, 0] > 0).astype(int), test=0.2)
 
@@ -630,9 +630,9 @@ def ordinary(here):
 
 
 def test_a_model_of_ordinary_annotations_has_those_parameters_that_a_configuration_can_hold(ordinary):
-    given = {"data": "iris", "model": {"name": "ordinary.py:Network", "features": [5, 4], "options": {"a": 1}}}
+    given = {"data": "iris", "model": {"name": "ordinary.py:Network", "features": [5, 4]}}
     found = resolve(given)["model"]
-    assert (found["features"], found["options"]) == ([5, 4], {"a": 1})
+    assert found["features"] == [5, 4]
     assert not {"act", "dtype"} & found.keys()
     assert resolve({**given, "model": "ordinary.py:Network"})["model"]["features"] == [8, 3]
     done = call("run", *SMALL, "model=ordinary.py:Network", "model.features=[5,4]", "--out", "out")
@@ -643,11 +643,14 @@ def test_a_model_of_ordinary_annotations_has_those_parameters_that_a_configurati
 
 def test_data_of_ordinary_arguments_are_made(ordinary):
     for name in ("make", "make_once"):
-        run = build(resolve({"data": {"name": f"ordinary.py:{name}", "sizes": [60, 60]}, "cohort_size": 2}))
+        run = build(
+            resolve({"data": {"name": f"ordinary.py:{name}", "sizes": [60, 60]}, "cohort_size": 2, "clients": 5})
+        )
         assert len(run.data.source.x) + len(run.data.source.test_x) == 120
     given = override({"data": "ordinary.py:make"}, ["data.rate=1e-3", "data.count=1e1"])
     found = resolve(given)["data"]
     assert (found["rate"], found["count"]) == (0.001, 10.0)
+    build(resolve({"data": {"name": "ordinary.py:make", "options": {"a": 1}}, "clients": 5, "cohort_size": 2}))
 
 
 def test_an_argument_that_a_configuration_cannot_hold_needs_a_default(ordinary):

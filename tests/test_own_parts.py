@@ -465,3 +465,193 @@ def test_gradients_do_not_see_other_clients_examples_as_padding():
     task = fs.Task.on(model, data, normalise=False)
     history = run(task, asked, client_selection=GradientNorm(), cohort_size=2, rounds=1)
     assert set(history.selections[0, 0].tolist()) == {0, 2}
+
+
+def test_more_last_rounds_than_there_are_are_all():
+    history = run(rounds=6, evaluate_every=5, evaluate_last=2**31 - 1)
+    assert np.isfinite(history["accuracy"]).all()
+
+
+class Reports(SGD):
+    """Returns a number of its update in another shape or type."""
+
+    field: str = fs.static(default="loss")
+    as_type: str = fs.static(default="float32")
+
+    def train(self, *args, **options):
+        update = super().train(*args, **options)
+        value = getattr(update, self.field)
+        return update.replace(**{self.field: value[None] if self.as_type == "row" else value.astype(self.as_type)})
+
+
+@pytest.mark.parametrize(
+    ("field", "as_type", "said"),
+    [
+        ("loss", "row", r"Reports.train: loss returned .*\(1,\).*; it must be one number"),
+        ("mean_sq_loss", "row", r"Reports.train: mean_sq_loss returned .*; it must be one number"),
+        ("loss", "int32", r"Reports.train: loss returned .*; it must be one number"),
+        ("steps", "float32", r"Reports.train: steps returned .*; it must be one integer"),
+        ("examples_seen", "row", r"Reports.train: examples_seen returned .*; it must be one integer"),
+    ],
+)
+def test_numbers_of_an_update_have_their_shapes_and_types(field, as_type, said):
+    with pytest.raises(ValueError, match=said):
+        run(local_training=Reports(field=field, as_type=as_type))
+
+
+def bill(**fields):
+    return fs.protocols.Upfront(**{"flops": np.zeros(6), "down": 0.0, "up": 0.0} | fields)
+
+
+class Dear(RoundRobin):
+    def upfront(self, ctx, host):
+        return COST
+
+
+class DearData(fs.DataSelector):
+    def prepare(self, key, ctx, host):
+        return fs.protocols.Prepared(cost=COST)
+
+    def select(self, key, state, valid):
+        return valid
+
+
+COST = bill()
+
+
+@pytest.mark.parametrize("part", [{"client_selection": Dear()}, {"data_selection": DearData()}])
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"flops": 1e6}, r"flops is 1000000.0 .*; it must be N = 6 numbers"),
+        ({"flops": np.ones(4)}, r"flops is .*\(4,\).*; it must be N = 6 numbers"),
+        ({"down": np.ones(6)}, r"down is .*; it must be one"),
+        ({"up": -5.0}, r"up is -5.0; it must be in \[0, inf\)"),
+        ({"down": np.nan}, r"down is nan; it must be"),
+    ],
+)
+def test_a_cost_before_the_first_round_has_its_shape_and_range(part, fields, said, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.COST", bill(**fields))
+    with pytest.raises(ValueError, match=said):
+        run(**part)
+
+
+class Hurries(fs.DataSelector):
+    """Chooses a deadline that no round can have."""
+
+    seconds: float = fs.param(default=-1.0)
+    is_number: bool = fs.static(default=True)
+
+    def select(self, key, state, valid):
+        return valid
+
+    def choose_deadline(self, server, ctx, cohort, seconds):
+        return jnp.where(self.is_number, self.seconds, jnp.nan)
+
+
+@pytest.mark.parametrize(("seconds", "is_number"), [(-1.0, True), (0.0, True), (1.0, False)])
+@pytest.mark.filterwarnings("ignore:no update came back")
+def test_a_deadline_that_is_not_above_0_is_a_fault(seconds, is_number):
+    clients = fs.Federation(DATA, fs.partition.Iid(clients=6), devices=LogNormal())
+    with pytest.warns(UserWarning, match="Hurries: 2 deadlines from `choose_deadline` that are not above 0"):
+        history = run(clients=clients, data_selection=Hurries(seconds=seconds, is_number=is_number))
+    assert (history["seconds"] >= 0).all()
+    assert (history["joules"] >= 0).all()
+
+
+def test_a_metric_called_accuracy_is_one_number():
+    task = TASK.replace(metrics={"accuracy": fs.task.ClassAccuracy()})
+    with pytest.raises(
+        ValueError, match=r"metric 'accuracy' is of shape \(3,\); a metric of this name must be one number"
+    ):
+        run(task)
+
+
+class Numbered(RoundRobin):
+    """Leaves the second slot empty."""
+
+    as_type: str = fs.static(default="int32")
+
+    def select(self, key, state, ctx):
+        cohort = super().select(key, state, ctx)
+        return cohort.replace(client=cohort.client.astype(self.as_type), mask=cohort.mask.at[1].set(False))
+
+
+def test_clients_may_be_numbered_without_signs():
+    history, signed = (run(client_selection=Numbered(as_type=as_type)) for as_type in ("uint8", "int32"))
+    np.testing.assert_array_equal(history.selections, signed.selections)
+    assert (history.selections[0, :, 1] == -1).all()
+    assert history.counts().sum() == 4
+
+
+class Passes(Norm):
+    cost = fs.protocols.Cost(forward=1.0)
+
+
+class Looks(fs.ClientSelector):
+    """Asks for any signals, and does nothing with them."""
+
+    at: str = fs.static(default="before")
+    signal: fs.protocols.Signal = fs.static(default=None)
+    more: fs.protocols.Signal = fs.static(default=None)
+
+    def signals(self):
+        extra = {} if self.more is None else {"trained": [self.more]}
+        return fs.protocols.Signals(**{self.at: [self.signal]} | extra)
+
+    def select(self, key, state, ctx, **signals):
+        return top_m(key, jnp.zeros(ctx.num_clients), ctx.available, ctx.m)
+
+    def observe(self, key, state, ctx, cohort, **signals):
+        return state
+
+
+class Probes(Looks):
+    def probes(self, round):
+        return round == 0
+
+
+class Probed(Norm):
+    name = "probed_loss"
+
+
+def test_a_signal_after_the_round_that_passes_examples_is_refused():
+    with pytest.raises(
+        ValueError, match=r"Looks: the signal Passes passes examples, which is not billed after the round"
+    ):
+        run(client_selection=Looks(at="after", signal=Passes()))
+    run(client_selection=Looks(at="trained", signal=Passes()))
+
+
+def test_a_signal_called_like_a_probe_is_refused():
+    with pytest.raises(
+        ValueError, match=r"Probes has a signal called 'probed_loss', as a probe's values are; rename it"
+    ):
+        run(client_selection=Probes(signal=fs.signals.Loss(), more=Probed()))
+
+
+class Sharp(fs.protocols.ExampleSignal):
+    name = "sharp"
+    backward: float = fs.static(default=0.0)
+
+    @property
+    def cost(self):
+        return fs.protocols.Cost(forward=1.0, backward=self.backward, needs_model=True, up=1.0)
+
+    def measure(self, logits, y, mask):
+        return logits.max()
+
+
+class Priced(Norm):
+    numbers: float = fs.param(default=2.0)
+
+    @property
+    def cost(self):
+        return fs.protocols.Cost(up=self.numbers)
+
+
+def test_a_cost_may_depend_on_a_parameter_with_and_without_devices():
+    with_devices = fs.Federation(DATA, fs.partition.Iid(clients=6), devices=LogNormal())
+    asked = Looks(at="trained", signal=Priced())
+    found = [run(clients=one, client_selection=asked)["selection_bytes_up"].tolist() for one in (CLIENTS, with_devices)]
+    assert found == [[[24.0, 24.0]]] * 2

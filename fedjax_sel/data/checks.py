@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.data.convert import (
+    BYTES_FROM,
     check_precision,
     convert_examples,
     convert_targets,
@@ -46,6 +48,8 @@ def check_examples(
         raise ValueError(
             f"{what} examples have shape {x.shape}; examples need at least one axis each: [n, ...], e.g. x[:, None]"
         )
+    if 0 in x.shape[1:]:
+        raise ValueError(f"{what} examples have shape {x.shape}; an example needs at least one number")
     check_shape(what, y, len(x), targets)
     if len(x) != len(y):
         raise ValueError(f"{what}: {len(x)} examples but {len(y)} labels; they must be equally many")
@@ -98,6 +102,21 @@ def count_classes(name: str, y: np.ndarray, classes: int | None, targets: str) -
     if classes not in (None, width):
         raise ValueError(f"{name}: classes is {classes!r}, but {targets} targets of shape {y.shape} have {width}")
     return width
+
+
+def check_ids(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Returns the ids of tokens among the inputs of sequences, of the shape of `y`; none if the inputs are no tokens.
+
+    They are if they are whole numbers, and each target is the next input.
+
+    Raises:
+      ValueError: there are ids, and some are negative.
+    """
+    if x.shape != y.shape or x.dtype.kind not in "iu" or not np.array_equal(x[:, 1:], y[:, :-1]):
+        return y[:0]
+    if (negative := np.unique(x[x < 0])).size:
+        raise ValueError(f"{name}: ids of tokens are whole numbers from 0, but there are also: {negative[:5].tolist()}")
+    return x
 
 
 def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
@@ -210,6 +229,41 @@ def warn_of_shared(name: str, public: np.ndarray, test: np.ndarray) -> None:
         warnings.warn(
             f"{name}: {shared} of {len(public)} public examples are test examples, too; take them from training "
             "examples (of a source that draws its test examples, with the same seed and share), or from other data",
+            stacklevel=4,
+        )
+
+
+MOST_SEEN, FEWEST, COMPARED = 0.5, 50, 1000
+"""A warning is given if this share of the test examples, or more, are training examples; fewer than `FEWEST` are not
+compared, as they are an example of a page or of a test, and not more than `COMPARED`."""
+
+
+def warn_of_seen(name: str, kind: str, training: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> None:
+    """Warns of test or validation examples of which most are training examples, with the same labels."""
+    if isinstance(training[0], np.memmap) or len(given[0]) < FEWEST:  # reading it all would take long
+        return
+    wanted = [x.tobytes() + y.tobytes() for x, y in zip(given[0][:COMPARED], given[1], strict=False)]
+    some = set(wanted)
+    met = {one for x, y in zip(*training, strict=True) if (one := x.tobytes() + y.tobytes()) in some}
+    if (seen := sum(one in met for one in wanted)) >= MOST_SEEN * len(wanted):
+        of = f"{seen} of {len(wanted)}" + (" that were compared" if len(wanted) < len(given[0]) else "")
+        warnings.warn(
+            f"{name}: {of} {kind} examples are training examples, too, so that they say nothing about others; give "
+            f"examples of their own, or a share, as in {kind}=0.2",
+            stacklevel=4,
+        )
+
+
+def warn_of_units(name: str, kind: str, x: np.ndarray, other: np.ndarray) -> None:
+    """Warns of float examples in 0..255 beside others in 0..1."""
+    if x.dtype.kind != "f" or not (x.size and other.size) or isinstance(x, np.memmap):
+        return
+    highs = {"training": float(np.abs(x).max()), kind: float(np.abs(other).max())}
+    low, high = sorted(highs, key=highs.__getitem__)
+    if 0 < highs[low] <= 1 and highs[high] > BYTES_FROM:
+        warnings.warn(
+            f"{name}: {low} examples reach {highs[low]:.4g}, {kind if high == kind else high} ones {highs[high]:.4g}; "
+            "they seem to have other units: divide bytes by 255 in both or in neither",
             stacklevel=4,
         )
 

@@ -15,11 +15,14 @@ from jaxtyping import Float, Int, Shaped
 
 from fedjax_sel.data.checks import (
     check_examples,
+    check_ids,
     check_owners,
     count_classes,
     warn_of_axes,
     warn_of_labels,
     warn_of_owners,
+    warn_of_seen,
+    warn_of_units,
 )
 from fedjax_sel.data.convert import check_precision
 from fedjax_sel.data.split import hold_out
@@ -149,7 +152,13 @@ def dataset(
             "they must be alike"
         )
     others = np.concatenate([y[:0], *(labels for _, labels in apart.values())])
-    given_classes, classes = classes, count_classes(name, np.concatenate([y, others]), classes, targets)
+    told = [y, others]
+    if targets == "tokens":  # the next of each: an id that only begins a sequence is in the vocabulary, too
+        told += [check_ids(name, one, labels) for one, labels in ((x, y), *apart.values())]
+    given_classes, classes = classes, count_classes(name, np.concatenate(told), classes, targets)
+    for kind, pair in apart.items():
+        warn_of_seen(name, kind, (x, y), pair)
+        warn_of_units(name, kind, x, pair[0])
     if targets == "classes":
         warn_of_labels(name, y, others, classes, known=given_classes is not None)
     warn_of_axes(name, x)
@@ -189,8 +198,8 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
 
     Here `x` is first converted to `float32`. There is one number for each index of the last axis: for each channel of
     images `[n, h, w, c]`, or each feature of flat examples `[n, c]`. For `uint8` images they equal the usual mean and
-    deviation of `x / 255`, written for `x` as stored. Features that are constant, or whose deviation float32 cannot
-    hold, keep scale 1.
+    deviation of `x / 255`, written for `x` as stored. Features that are constant but for rounding, or whose deviation
+    float32 cannot hold, keep scale 1.
     """
     width = data.x.shape[-1]
     # Moments are taken about the first value, not about 0, so that a feature far from 0 loses no digits and a constant
@@ -205,7 +214,8 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
         count += len(examples)
     mean = centre + total / count
     deviation = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0))
-    scale = 1 / np.where(deviation > np.finfo(np.float32).tiny, deviation, 1)
+    float32 = np.finfo(np.float32)
+    scale = 1 / np.where(deviation > np.maximum(float32.tiny, float32.eps * np.abs(mean)), deviation, 1)
     return mean.astype(np.float32), scale.astype(np.float32)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedjax_sel.catalog import see
-from fedjax_sel.data.checks import warn_of_shared
+from fedjax_sel.data.checks import warn_of_shared, warn_of_units
 from fedjax_sel.data.convert import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
@@ -243,6 +243,7 @@ class Federation:
                 f"needed, like the examples of {data.name}, of shape {mine[0]} and type {mine[1]}"
             )
         warn_of_shared(data.name, examples, data.test_x)
+        warn_of_units(data.name, "public", data.x, examples)
         return examples
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:

@@ -88,7 +88,7 @@ def from_arrays(
                 f"{name}: examples of client {client!r} are {x.dtype}, those of client {named[0][0]!r} "
                 f"{pairs[0][0].dtype}; examples must be alike"
             )
-        pairs.append((x, y))
+        pairs.append((x, y.astype(np.int64) if y.dtype.kind in "iu" else y))  # of several types, floats would be made
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
     x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     labels = None

@@ -5,6 +5,7 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import jax
@@ -12,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.mistakes import is_built_in
-from fedjax_sel.protocols import ClientSelector, Strategy, overrides
-from fedjax_sel.pytree import ARRAYS, is_key, show_value
+from fedjax_sel.protocols import ClientSelector, Strategy, Upfront, overrides
+from fedjax_sel.pytree import ARRAYS, Range, is_key, show_value
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Turn, Undeclared, Update
 
 Told = TypeVar("Told", Context, Turn)
@@ -120,6 +121,22 @@ def check_update(trainer: Any, update: Any, variables: Any) -> None:
     if not isinstance(update, Update):
         raise ValueError(f"{where} returned {name_kind(update)}; it must return an Update(delta, num_examples, ...)")
     check_like(where, variables, update.delta, "a delta")
+    for field in ("loss", "mean_sq_loss"):
+        check_array(f"{where}: {field}", getattr(update, field), (), jnp.floating, "one number")
+    for field in ("num_examples", "steps", "examples_seen"):
+        check_array(f"{where}: {field}", getattr(update, field), (), jnp.integer, "one integer")
+
+
+def check_upfront(where: str, cost: Any, num_clients: int) -> None:
+    """Raises `ValueError` if what a strategy cost before round 0 is not finite, negative, or of another shape."""
+    if not isinstance(cost, Upfront):
+        raise ValueError(f"{where} is {name_kind(cost)}; it must be Upfront(flops, down, up)")
+    shapes = {"flops": ((num_clients,), f"N = {num_clients} numbers"), "down": ((), "one"), "up": ((), "one")}
+    for field, (shape, words) in shapes.items():
+        amount = getattr(cost, field)
+        Range(0, below=math.inf).check(f"{where}: {field}", amount)
+        if np.shape(amount) != shape:
+            raise ValueError(f"{where}: {field} is {show_value(amount)}; it must be {words}")
 
 
 def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:

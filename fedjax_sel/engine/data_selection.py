@@ -16,7 +16,7 @@ from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import check_array, check_example_weights, check_state, hide_rounds
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
+from fedjax_sel.engine.faults import Faults, count_deadline_faults, count_example_faults, refuse_faults
 from fedjax_sel.engine.keys import OF_OBSERVE, OF_SIGNALS, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_variables
@@ -215,15 +215,20 @@ def make_turn(
 
 def set_deadline(
     experiment: Experiment, data: FederatedData, state: RoundState, ctx: Context, cohort: Cohort
-) -> Experiment:
-    """Returns the experiment with the deadline of a round, which the data selector may choose."""
+) -> tuple[Experiment, Faults]:
+    """Returns the experiment with the deadline of a round, which the data selector may choose, and faults.
+
+    One that is not above 0 is a fault, and 0.
+    """
     selector = experiment.data_selection
     if data.devices is None or not overrides(selector, "choose_deadline"):
-        return experiment
+        return experiment, {}
     told = hide_rounds(selector, "choose_deadline", ctx)
     seconds = selector.choose_deadline(state.data_server, told, cohort, experiment.deadline.seconds)
     check_array(f"{type(selector).__name__}.choose_deadline", seconds, (), jnp.floating, "a number of seconds")
-    return replace(experiment, deadline=replace(experiment.deadline, seconds=seconds))
+    faults = refuse_faults(experiment, count_deadline_faults(seconds), seconds)
+    seconds = jnp.where(jnp.greater(seconds, 0), seconds, 0.0)
+    return replace(experiment, deadline=replace(experiment.deadline, seconds=seconds)), faults
 
 
 def merge_reports(

@@ -29,6 +29,7 @@ from fedjax_sel.protocols import (
     ServerSignal,
     Signals,
     Strategy,
+    UpdateSignal,
     find_base,
     overrides,
 )
@@ -154,8 +155,17 @@ def check_signals(selector: Any) -> None:
                 raise ValueError(
                     f"{type(signal).__name__}.cost is {show_value(signal.cost)}; it must be a fedjax_sel.protocols.Cost"
                 )
+    for signal in signals.at("after").values():
+        cost = signal.cost
+        if isinstance(signal, UpdateSignal) and (cost.forward or cost.backward or cost.needs_model):
+            raise ValueError(
+                f"{name}: the signal {type(signal).__name__} passes examples, which is not billed after the round; "
+                "ask for it as `trained`"
+            )
     before, trained, after = (tuple(signals.at(moment)) for moment in ("before", "trained", "after"))
     probed = tuple(f"probed_{one}" for one in before) if overrides(selector, "probes") else ()
+    if taken := [one for one in probed if one in (*before, *trained, *after)]:
+        raise ValueError(f"{name} has a signal called {taken[0]!r}, as a probe's values are; rename it")
     check_takes(selector, "select", ("key", "state", "ctx"), before)
     check_takes(selector, "init", ("key", "ctx", "host"), tuple(signals.at("upfront")))
     if overrides(selector, "accept"):

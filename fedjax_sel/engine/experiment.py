@@ -254,7 +254,7 @@ class Experiment(Pytree):
             for name, part in self.parts.items():
                 for one in list_strategies(part):
                     check_methods(one, ["transform"] if name == "fine_tuning" else [])
-            if data.devices is not None or not isinstance(self.volatility, Always):  # members may do a part, or nothing
+            if data.devices is not None or type(self.volatility) is not Always:  # members may do a part, or nothing
                 where = f"{type(self.local_training).__name__}.plan"
                 arguments = ("num_examples", "longest", "round", "rounds")
                 check_accepts(where, self.local_training.plan, arguments, ("max_steps",))

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.timing import CohortWork
-from fedjax_sel.pytree import show
+from fedjax_sel.pytree import Scalar, show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 Faults = dict[str, Int[Array, ""]]
@@ -44,6 +44,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "data_selection",
         "weights of examples that are negative, not finite, or neither 0 nor 1 without `weighted = True`",
     ),
+    "deadline": ("data_selection", "deadlines from `choose_deadline` that are not above 0"),
     "update_weight": ("aggregation", "weights of updates that are negative or not finite"),
 }
 """The part at fault, and a description, by name of the fault."""
@@ -107,6 +108,11 @@ def count_example_faults(weight: Shaped[Array, "m L"], mask: Bool[Array, "m"], *
         return {}
     fits = is_weight(weight) if weighted else (weight == 0) | (weight == 1)
     return {"example_weight": count(mask[:, None] & ~fits)}
+
+
+def count_deadline_faults(seconds: Scalar) -> Faults:
+    """Counts a deadline that is not above 0."""
+    return {"deadline": count(~jnp.greater(seconds, 0))}
 
 
 def count_update_faults(weight: Float[Array, "m"], cohort: Cohort) -> Faults:

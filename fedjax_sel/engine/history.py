@@ -211,9 +211,9 @@ class History:
 def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None) -> History:
     """Returns one history of runs that differ in their seeds alone, in the order of their first seeds.
 
-    What a seed draws does not depend on the seeds beside it, so this is the history of one run with all these seeds, up
-    to rounding. Final models, and clients' own parts, are kept if all have them. `about` is the first run's, with the
-    seconds of all, and every device and layout.
+    What a seed draws does not depend on the seeds beside it, but for the order of large clients' examples, so this is
+    the history of one run with all these seeds, up to rounding. Final models, and clients' own parts, are kept if all
+    have them. `about` is the first run's, with the seconds of all, and every device and layout.
 
     Args:
       histories: at least one. That their experiments and data are the same is for the caller to know.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from fedjax_sel.catalog import see
 from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.contract import check_bits, check_init, hide_rounds, name_kind
+from fedjax_sel.engine.contract import check_bits, check_init, check_upfront, hide_rounds, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -28,7 +27,7 @@ from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.mistakes import NOT_REPEATED, is_built_in, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
-from fedjax_sel.pytree import Range, title
+from fedjax_sel.pytree import title
 from fedjax_sel.task import Task
 from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 
@@ -187,8 +186,7 @@ def init_selector(
             state = selector.init(key, hide_rounds(selector, "init", ctx), host, **upfront)
             check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
-        for what, amount in (("flops", taken.flops), ("down", taken.down), ("up", taken.up)):
-            Range(0, below=math.inf).check(f"{type(selector).__name__}.upfront: {what}", amount)
+        check_upfront(f"{type(selector).__name__}.upfront", taken, data.num_clients)
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.like):
         add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
@@ -215,6 +213,8 @@ def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRN
         )
     check_init(selector, prepared.server, method="prepare")
     check_init(selector, prepared.clients, data.num_clients, method="prepare")
+    if prepared.cost is not None:
+        check_upfront(f"{type(selector).__name__}.prepare: cost", prepared.cost, data.num_clients)
     return jax.tree.map(jnp.asarray, replace(prepared, cost=None)).replace(cost=prepared.cost)
 
 

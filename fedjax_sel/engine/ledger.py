@@ -132,8 +132,8 @@ def add_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[Arr
 def count_passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     """Returns the forward passes per example that these signals cost together.
 
-    Example signals share their forward passes, and signals of the same gradient that gradient: of the model that a
-    member received, or of the one that it trained.
+    Example signals share their passes, and signals of the same gradient that gradient: of the model that a member
+    received, or of the one that it trained.
 
     Args:
       signals: the signals, with their costs.
@@ -141,11 +141,11 @@ def count_passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     """
     signals = tuple(signals)
     each = (ExampleSignal, FeatureSignal)
-    shared = max((s.cost.forward for s in signals if isinstance(s, each)), default=0.0)
 
     def cost(signal: Signal) -> float:
         return signal.cost.forward + backward * signal.cost.backward
 
+    shared = max((cost(s) for s in signals if isinstance(s, each)), default=0.0)
     of = [signal for signal in signals if isinstance(signal, GradientSignal)]
     of_gradient = sum(max((cost(s) for s in of if s.received is at), default=0.0) for at in (False, True))
     alone = sum(cost(s) for s in signals if not isinstance(s, (*each, GradientSignal)))
@@ -241,10 +241,10 @@ def find_rates(experiment: Experiment, data: FederatedData) -> Rates:
         return num_public * count_passes([s for s in signals if s.public], backward)
 
     def received(signals: Iterable[Signal]) -> float:
-        return float(BYTES * sum(s.cost.down for s in signals))
+        return sum((BYTES * s.cost.down for s in signals), 0.0)
 
     def sent(signals: Iterable[Signal]) -> float:
-        return float(sum(BYTES * count_sent(s, "count_up", classes) + gradient * s.cost.models_up for s in signals))
+        return sum((BYTES * count_sent(s, "count_up", classes) + gradient * s.cost.models_up for s in signals), 0.0)
 
     return Rates(
         model=model,
@@ -258,8 +258,8 @@ def find_rates(experiment: Experiment, data: FederatedData) -> Rates:
         before_up=sent(before),
         before_passes=passed(before),
         screening=count_passes(experiment.data_selection.signals().values(), backward),
-        choice_down=float(BYTES * count_sent(experiment.data_selection, "count_down", classes)),
-        choice_up=float(BYTES * count_sent(experiment.data_selection, "count_up", classes)),
+        choice_down=1.0 * BYTES * count_sent(experiment.data_selection, "count_down", classes),
+        choice_up=1.0 * BYTES * count_sent(experiment.data_selection, "count_up", classes),
         trained_down=received(trained),
         trained_up=sent(trained),
         trained_passes=passed(trained),

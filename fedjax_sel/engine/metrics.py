@@ -141,7 +141,7 @@ def evaluate_own_models(
 
 def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
     """Returns whether the model is evaluated on the test examples after round `t`, Bool["*t"]."""
-    return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)
+    return ((t + 1) % experiment.evaluate_every == 0) | (t >= experiment.rounds - experiment.evaluate_last)
 
 
 def are_clients_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:

@@ -125,7 +125,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
         refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, ctx.reached)))
         cohort = selector.select(key, state.client_selection, hide_rounds(selector, "select", ctx), **before)
         check_cohort(selector, cohort, ctx)
-        cohort = cohort.replace(client=jnp.where(cohort.mask, cohort.client, PAD_CLIENT))
+        cohort = cohort.replace(client=jnp.where(cohort.mask, jnp.asarray(cohort.client, jnp.int32), PAD_CLIENT))
         cohort = merge_duplicates(cohort) if selector.replacement else cohort
         refuse_faults(experiment, count_cohort_faults(cohort, ctx), cohort)
         return cohort

@@ -85,7 +85,7 @@ class RoundRecord(Pytree):
       probe: what its probe used; None if the selector never probes.
       alive: whether the seed is still finite after the round.
       faults: counts of invalid values from strategies, as `FaultCounts`; or by name, in a record that was flattened.
-      idle: whether no client trained.
+      idle: whether no update came back.
       metrics: the task's other metrics by name, on the test examples, a number or one for each class; NaN if they were
         not measured.
       clients: all metrics by name, on every client's own examples, with an axis `N`; NaN if they were not measured,

@@ -79,6 +79,10 @@ def measure_once(task: Task, data: FederatedData) -> None:
             raise ValueError(
                 f"the task's metric {name!r} is of shape {value.shape}; it must be a number, or one for each class"
             )
+        if name == "accuracy" and value.shape:
+            raise ValueError(
+                f"the task's metric {name!r} is of shape {value.shape}; a metric of this name must be one number"
+            )
         of_classes = [f"{name}_{c}" for c in range(value.shape[0])] if value.shape else []
         if taken := [one for one in of_classes if one in found]:
             raise ValueError(f"the task has a metric {taken[0]!r}, as a history calls a class of {name!r}; rename one")

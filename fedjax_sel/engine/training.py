@@ -87,9 +87,9 @@ def train_cohort(
     aggregator = experiment.aggregation
     signals = experiment.client_selection.signals()
     has_model = asked & needs_model(signals)
-    experiment = set_deadline(experiment, data, state, ctx, cohort)
+    experiment, of_deadline = set_deadline(experiment, data, state, ctx, cohort)
     chosen = select_examples(experiment, data, seed, state, ctx, cohort, has_model, layout)
-    examples, num_examples, faults = chosen.examples, chosen.counts, chosen.faults
+    examples, num_examples, faults = chosen.examples, chosen.counts, of_deadline | chosen.faults
     with stage("local training", round=ctx.round):
         work = plan_cohort(experiment, data, ctx, cohort, examples.mask.sum(1), chosen.screened, has_model)
         work = fail_members(experiment, data, seed, ctx, cohort, examples.mask.sum(1), work)

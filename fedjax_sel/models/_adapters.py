@@ -196,8 +196,8 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     """Returns a model made of a Flax NNX module.
 
     The module is told whether it trains by `train()` and `eval()`, and by an argument `train` if its `__call__` has
-    one. If it normalises by the moments of a batch, `__call__` must take `mask`, the examples that count, and pass it
-    to `nnx.BatchNorm`.
+    one. If it normalises by the moments of a batch, `__call__` must take `mask`, the examples that count, Bool["b"],
+    and pass it to `nnx.BatchNorm` in a shape that fits the inputs `h`: `mask.reshape(-1, *[1] * (h.ndim - 1))`.
 
     Args:
       make: makes the module from `nnx.Rngs`, as in `lambda rngs: MyModule(10, rngs=rngs)`.
@@ -235,7 +235,8 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     if NNXModel.split(module)[2] and "mask" not in takes:
         raise ValueError(
             f"from_nnx: {type(module).__name__} has batch statistics, but its __call__ takes no mask; add mask=None, "
-            "and hand it to nnx.BatchNorm, so that padding does not enter them"
+            "and hand mask.reshape(-1, *[1] * (h.ndim - 1)) to every nnx.BatchNorm of inputs h, so that padding does "
+            "not enter them"
         )
     warn_of_modes(f"from_nnx: {type(module).__name__}.__call__", inspect.signature(module))
     return NNXModel(make, takes)

@@ -59,12 +59,13 @@ def backwards(f, size, kept, given):
     def one(total, part):
         if asked is None:  # the network's inputs need none
             (of_kernel,) = jax.vjp(functools.partial(f, part[0]), rhs)[1](part[1])
-            return total + of_kernel, jnp.zeros((size,))
+            return total + of_kernel.astype(total.dtype), jnp.zeros((size,))
         of_examples, of_kernel = jax.vjp(f, part[0], rhs)[1](part[1])
-        return total + of_kernel, of_examples
+        return total + of_kernel.astype(total.dtype), of_examples
 
-    of_kernel, of_examples = over_blocks(one, jnp.zeros_like(rhs), size, (lhs, given))
-    return None if asked is None else of_examples, of_kernel
+    nothing = jnp.zeros(rhs.shape, jnp.promote_types(rhs.dtype, jnp.float32))  # a sum of 16 bits stops growing
+    of_kernel, of_examples = over_blocks(one, nothing, size, (lhs, given))
+    return None if asked is None else of_examples, of_kernel.astype(rhs.dtype)
 
 
 block_by_block.defvjp(forwards, backwards, symbolic_zeros=True)

@@ -71,7 +71,8 @@ class Conv(nn.Conv):
 
     Its fields and its parameters' names and shapes are those of `flax.linen.Conv`, so either can load the other's
     checkpoints; results agree to float tolerance. What the fast lowering does not cover (volumes, `input_dilation`)
-    runs natively.
+    runs natively. It has no forward-mode derivative (`jax.jvp`), and its operations include products with padding,
+    which XLA does not count for a native convolution.
 
     >>> import jax, jax.numpy as jnp
     >>> variables = Conv(8, (3, 3)).init(jax.random.key(0), jnp.zeros((1, 9, 9, 2)))

@@ -244,3 +244,47 @@ def test_a_feature_that_float32_cannot_scale_keeps_its_scale():
     scale = normalisation(dataset("t", x.astype(np.float32), y))[1]
     assert np.isfinite(scale).all()
     assert scale[1] == 1
+
+
+def test_an_example_without_numbers_is_refused():
+    with pytest.raises(ValueError, match=r"examples have shape \(12, 0\); an example needs at least one number"):
+        dataset("rows", np.zeros((12, 0)), rows()[1])
+
+
+def test_test_examples_that_are_training_examples_are_warned_of():
+    x, y = rows(120)
+    with pytest.warns(UserWarning, match="rows: 120 of 120 test examples are training examples, too"):
+        dataset("rows", x, y, test=(x, y))
+    with pytest.warns(UserWarning, match="rows: 50 of 50 validation examples are training examples, too"):
+        dataset("rows", x, y, test=0.2, validation=(x[:50], y[:50]))
+    dataset("rows", x, y, test=(np.concatenate([x[:50], x[50:] + 0.1]), y))  # some examples do occur twice
+    dataset("rows", x, y, test=(x, (y + 1) % 3))  # with other labels
+
+
+def test_test_examples_of_another_unit_are_warned_of():
+    x, y = np.random.default_rng(0).random((12, 4)).astype(np.float32), np.arange(12) % 3
+    with pytest.warns(UserWarning, match=r"training examples reach 0.9\d*, test ones 2[45]\d.*: divide bytes by 255"):
+        dataset("rows", x, y, test=(255 * x + 1, y))
+    with pytest.warns(UserWarning, match=r"test examples reach 0.9\d*, training ones 2[45]\d"):
+        dataset("rows", 255 * x, y, test=(x, y))
+    dataset("rows", x, y, test=(10 * x, y))
+
+
+def test_ids_that_only_begin_a_sequence_are_in_the_vocabulary():
+    tokens = np.array([[7, 1, 2, 3, 4], [6, 4, 3, 2, 1]])
+    x, y = tokens[:, :-1], tokens[:, 1:]
+    assert dataset("text", x, y, targets="tokens").classes == 8
+    assert dataset("tags", x + 10, y, targets="tokens").classes == 5  # inputs of another vocabulary
+    with pytest.raises(ValueError, match=r"text: labels must be in 0..5"):
+        dataset("text", x, y, classes=6, targets="tokens")
+    x = np.where(x == 7, -5, x)
+    with pytest.raises(ValueError, match=r"text: ids of tokens are whole numbers from 0, but there are also: \[-5\]"):
+        dataset("text", x, y, targets="tokens")
+
+
+def test_a_feature_that_varies_by_rounding_alone_keeps_its_scale():
+    x = np.stack([np.linspace(0, 1, 40), np.full(40, 1.1) + 1e-15 * np.arange(40)], axis=1)
+    x[::2, 1] = np.nextafter(np.float32(1.1), np.float32(2))
+    _, scale = normalisation(dataset("rows", x.astype(np.float32), np.arange(40) % 2))
+    assert scale[1] == 1
+    assert scale[0] == pytest.approx(1 / np.linspace(0, 1, 40).std(), rel=1e-5)

@@ -537,3 +537,10 @@ def test_classes_without_examples_can_be_given_with_every_source():
     federation = fs.Federation.from_frame(whole, label="sick", client="ward", features=["age"], classes=5, test=None)
     assert federation.source.classes == 5
     assert from_items([(np.zeros(2), 0), (np.ones(2), 2)], classes=3).classes == 3
+
+
+def test_clients_may_have_labels_of_several_types_of_integers():
+    x = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)
+    named = [(x, (np.arange(10) % 2).astype(kind)) for kind in (np.int64, np.uint64, np.uint8)]
+    found = fs.Federation.from_arrays(named, test=0.2)
+    assert found.draw(0).classes == 2

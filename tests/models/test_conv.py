@@ -11,8 +11,10 @@ from jax import lax
 from jax.interpreters import partial_eval
 
 from fedjax_sel.models import _conv, _native_conv
+from fedjax_sel.models._batches import in_blocks
 from fedjax_sel.models._conv import convolution, max_pool
 from fedjax_sel.models._fast_conv import Conv
+from fedjax_sel.task.costs import count_flops
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
@@ -281,3 +283,30 @@ def test_pooling_and_its_gradient_are_flax_s(shape, window):
 def test_pooling_rows_smaller_than_the_window_is_refused():
     with pytest.raises(ValueError, match="examples of 1x4 hold no window of 2x2"):
         max_pool(jnp.zeros((2, 1, 4, 3)))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_kernels_gradients_of_half_precision_do_not_stop_growing(groups):
+    """Sums of ones over 12,544 positions; in 8 bits of mantissa a sum of ones stops at 256."""
+    x, k = jnp.ones((64, 16, 16, 8), jnp.bfloat16), jnp.ones((3, 3, 8 // groups, 8), jnp.bfloat16)
+
+    def gradient(k):
+        return convolution(x, k, (1, 1), "VALID", feature_group_count=groups).astype(jnp.float32).sum()
+
+    exact = 64 * 14 * 14
+    np.testing.assert_allclose(np.asarray(jax.grad(gradient)(k), np.float32), exact, rtol=0.01)
+    in_fives = functools.partial(in_blocks, lambda x, k: x[:, :1, :1] @ k[0, 0], 1)
+    many = jnp.ones((2000, 1, 1, 8), jnp.bfloat16)
+    total = jax.grad(lambda k: in_fives(many, k).astype(jnp.float32).sum())(jnp.ones((1, 1, 8, 8), jnp.bfloat16))
+    np.testing.assert_allclose(np.asarray(total, np.float32), 2000, rtol=0.01)
+
+
+def test_the_operations_of_one_example_do_not_depend_on_the_cores(monkeypatch):
+    x, k = jnp.ones((1, 16, 16, 256)), jnp.ones((3, 3, 256, 16))
+
+    def count():
+        return count_flops(lambda x, k: convolution(x, k, (1, 1), "SAME"), x, k)[0]
+
+    there = count()
+    monkeypatch.setattr(_conv, "is_one_core", lambda: True)
+    assert count() == there

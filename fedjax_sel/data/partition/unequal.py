@@ -17,15 +17,16 @@ __all__ = ["Unequal"]
 
 @dataclass(frozen=True)
 class Unequal:
-    """Deals examples at random, with client sizes in proportion to `exp(spread z)`, where z is standard normal.
+    """Deals examples at random: `min_examples` to each client, the rest by `exp(spread z)`, z standard normal.
 
     Every client has the label mix of the whole, up to chance; only sizes differ. This is the "quantity skew" of
     NIID-Bench with a lognormal law instead of a Dirichlet law, so that the skew does not depend on `N`.
 
     Attributes:
       clients: `N`.
-      spread: standard deviation of the logarithm of the sizes; at 1, the last decile is 13 times the first.
-      min_examples: minimum per client.
+      spread: standard deviation of the logarithm of the sizes, apart from `min_examples`; at 1, the last decile of
+        those parts is 13 times the first.
+      min_examples: what every client has before the rest is divided in proportion.
 
     Source: quantity skew, Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
     https://arxiv.org/abs/2102.02079, section 4.3.
