@@ -80,7 +80,8 @@ def read_cells(
     measures: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for row in summary["results"]:
         if row["round"] is None:
-            values = [np.inf if value is None else value for value in row["per_seed"]]
+            absent = np.inf if "_to_" in row["metric"] else np.nan  # a target that was not reached, or no value
+            values = [absent if value is None else value for value in row["per_seed"]]
             measures.setdefault((row["experiment"], row["method"]), {})[row["metric"]] = np.array(values)
     known = {}
     for cell in cells:

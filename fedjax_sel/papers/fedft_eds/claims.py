@@ -95,8 +95,18 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: [judge_margin(histories)],
         lambda: [judge_batches(histories)],
     )
-    return [replace(one, lacks=SCARCE) if lacks_examples(scale, one) else one for one in claims]
+    return [replace(one, lacks=FEW_EXAMPLES[one.id]) if lacks_examples(scale, one) else one for one in claims]
 
+
+SCARCE = (
+    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, training on the hardest is known "
+    "to be worse (Sorscher et al., 2022)"
+)
+
+FEWER_PARAMETERS = (
+    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, fewer trained parameters may be "
+    "an advantage that they are not on all examples"
+)
 
 BY_ENTROPY = (
     "partial-training-beats-whole",
@@ -120,15 +130,20 @@ BY_ENTROPY = (
 )
 """Claims about choice by entropy whose runs have a part of the examples at `medium`."""
 
-SCARCE = (
-    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, training on the hardest is known "
-    "to be worse (Sorscher et al., 2022)"
+BY_PART = (
+    "random-partial-training-beats-whole",
+    "random-partial-training-converges-faster",
+    "partial-training-alone-pays",
 )
+"""Claims about partial training on random examples whose runs have a part of the examples at `medium`."""
+
+FEW_EXAMPLES = dict.fromkeys(BY_ENTROPY, SCARCE) | dict.fromkeys(BY_PART, FEWER_PARAMETERS)
+"""Why claims are not judged by runs with a part of the examples: they may favour one side, whichever it is."""
 
 
 def lacks_examples(scale: str, claim: Claim) -> bool:
-    """Returns whether a claim about choice by entropy rests on runs with a part of the examples, all of `medium`."""
-    return scale == "medium" and claim.id in BY_ENTROPY and any(is_part(name) for name in claim.rests_on)
+    """Returns whether a claim that few examples may decide rests on runs with a part of them, all of `medium`."""
+    return scale == "medium" and claim.id in FEW_EXAMPLES and any(is_part(name) for name in claim.rests_on)
 
 
 def is_part(experiment: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
-from fedjax_sel.papers.judging import Judgement, judge_larger, judge_larger_than_each
-from fedjax_sel.papers.paper import Histories
+from fedjax_sel.papers.judging import REPRODUCED, Judgement, judge_larger, judge_larger_than_each
+from fedjax_sel.papers.paper import Claim, Histories
 
 NOTICED = 0.005
 """An advantage in accuracy of at most this is negligible."""
@@ -132,6 +133,14 @@ def keep_rivals(by_rival: Mapping[str, Mapping[str, Difference]]) -> dict[str, d
     every = keep_seeded({f"{rival}, {name}": d for rival, found in by_rival.items() for name, d in found.items()})
     kept = {r: {name: d for name, d in found.items() if f"{r}, {name}" in every} for r, found in by_rival.items()}
     return {rival: found for rival, found in kept.items() if found}
+
+
+def need_rivals(claim: Claim, wanted: Iterable[str], run: Container[str]) -> Claim:
+    """Returns a claim about all rivals, which is not reproduced before all of them were run; one may refute it."""
+    missing = [rival for rival in wanted if rival not in run]
+    if not missing or claim.verdict != REPRODUCED:
+        return claim
+    return replace(claim, lacks=f"the sentence is also about {' and '.join(missing)}, not run in these experiments")
 
 
 def name_experiments(by_rival: Mapping[str, Mapping[str, Difference]]) -> list[str]:

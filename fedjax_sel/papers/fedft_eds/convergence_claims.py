@@ -19,6 +19,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     keep_rivals,
     list_few_experiments,
     name_experiments,
+    need_rivals,
 )
 from fedjax_sel.papers.fedft_eds.methods import (
     EDS,
@@ -91,13 +92,17 @@ def judge_convergence(scale: str, histories: Histories) -> list[Claim]:
         found = {rival: compare(histories, *pair, "accuracy_early") for rival, pair in pairs.items()}
         over = keep_rivals({rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()})
         return [
-            make_claim(
-                name,
-                text.format(" and ".join(over)),
-                source,
-                judge_larger_than_each(over, NOTICED),
-                {f"first - second, {WHEN}": describe_each(over)},
-                rests_on=name_experiments(over),
+            need_rivals(
+                make_claim(
+                    name,
+                    text.format(" and ".join(over)),
+                    source,
+                    judge_larger_than_each(over, NOTICED),
+                    {f"first - second, {WHEN}": describe_each(over)},
+                    rests_on=name_experiments(over),
+                ),
+                pairs,
+                over,
             )
         ]
 
