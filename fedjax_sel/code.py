@@ -19,7 +19,7 @@ import os
 import sys
 import weakref
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
 from contextvars import ContextVar
 from types import CodeType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -31,10 +31,13 @@ from jax.core import Tracer
 
 from fedjax_sel.bytecode import LOADS, find_noted, is_noting, list_globals, list_steps, only_notes
 from fedjax_sel.mistakes import FROM_KEY, OwnCodeError, is_library_file
+from fedjax_sel.pytree import Pytree
 
 PLAIN = str | bytes | int | float | complex | None
 CONTAINERS = MutableMapping | MutableSequence | MutableSet | np.ndarray
 """What code can note something in; `update` of another object, as of an optimiser, reads it."""
+
+BUILT_IN = {str, bytes, int, bool, float, complex, type(None), tuple, list, dict, set, frozenset}
 
 LONGEST = 10_000
 """Characters of a description; of a longer one, there is a digest."""
@@ -81,12 +84,12 @@ def list_own(tree: Any) -> Iterator[Any]:
     """Yields the user's classes among the nodes of a pytree, and what its nodes' static fields hold that can change."""
 
     def walk(definition: Any) -> Iterator[Any]:
-        node = definition.node_data()
-        if node is not None and isinstance(node[0], type) and dataclasses.is_dataclass(node[0]):
-            if is_own_class(node[0]):
-                yield node[0]
-            fixed = node[1][0] if isinstance(node[1], tuple) and node[1] else ()
-            yield from (value for value in (fixed if isinstance(fixed, tuple) else ()) if can_change(value))
+        kind, fixed = definition.node_data() or (None, None)
+        if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or is_own_class(kind)):
+            if is_own_class(kind):
+                yield kind
+            fixed = fixed[0] if fixed and issubclass(kind, Pytree) else fixed
+            yield from filter(can_change, fixed if isinstance(fixed, tuple) else (fixed,))
         for child in definition.children():
             yield from walk(child)
 
@@ -95,8 +98,10 @@ def list_own(tree: Any) -> Iterator[Any]:
 
 def can_change(value: Any) -> bool:
     """Returns whether a static field's value can change while it equals itself: the user's code, and containers."""
-    if isinstance(value, PLAIN):
+    if is_plain(value) or isinstance(value, ModuleType):
         return False
+    if not isinstance(value, type) and is_own_class(type(value)):
+        return True
     if isinstance(value, tuple | frozenset):
         return any(map(can_change, value))
     if isinstance(value, FrozenDict):
@@ -107,14 +112,17 @@ def can_change(value: Any) -> bool:
         return is_own_class(value)
     if inspect.isroutine(value) or isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
         return True
-    if is_own_class(type(value)):
-        return True
     if not dataclasses.is_dataclass(value):
         return False
     try:
         return is_any_field_code(value)
     except TypeError:  # it cannot be hashed
         return is_any_field_code.__wrapped__(value)
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether a value is of one of the types `PLAIN`, and not of a class that the user derived from it."""
+    return isinstance(value, PLAIN) and not is_own_class(type(value))
 
 
 @functools.lru_cache(maxsize=128)
@@ -133,6 +141,8 @@ def is_own(function: Any) -> bool:
 
 def is_own_class(cls: type) -> bool:
     """Returns whether the user wrote a class, a class that it is derived from, or a method of one of them."""
+    if cls in BUILT_IN:
+        return False
     return any(is_own_module(one.__module__) or any(is_own(f) for _, f in list_methods(one)) for one in cls.__mro__)
 
 
@@ -145,11 +155,19 @@ def is_own_module(name: str) -> bool:
     return place is None or not is_library_file(place)
 
 
+def look(value: Any, name: str) -> Any:
+    """Returns an attribute; None if there is none, or the user's `__getattr__` raises an error."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
+
+
 def list_methods(cls: type) -> Iterator[tuple[str, Any]]:
     """Yields names and functions of a class's own methods and properties, sorted by name."""
     for name, value in sorted(vars(cls).items()):
-        inner = getattr(value, "fget", None) or getattr(value, "__wrapped__", None) or getattr(value, "func", None)
-        inner = getattr(value, "__func__", inner)
+        inner = look(value, "fget") or look(value, "__wrapped__") or look(value, "func")
+        inner = look(value, "__func__") or inner
         function = value if inspect.isfunction(value) else inner
         while inspect.isfunction(function) and not is_own(function) and hasattr(function, "__wrapped__"):
             function = function.__wrapped__  # the outermost one that the user wrote, else the innermost
@@ -165,11 +183,12 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
       seen: numbers of the values described before, and these values, by identity; they are not described again.
     """
     seen = {} if seen is None else seen
-    if isinstance(value, PLAIN) or value is Ellipsis:
+    if is_plain(value) or value is Ellipsis:
         return repr(value)
     if isinstance(value, Tracer | ModuleType):
         return type(value).__qualname__
-    if isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array) and not is_own_class(type(value))
+    if is_array and value.dtype != object:
         return f"{value.dtype}{value.shape}" if SHAPES_ALONE.get() else describe_array(value)
     if isinstance(value, set | frozenset):  # in no order
         return f"({type(value).__name__} {' '.join(sorted(describe(part, dict(seen)) for part in value))})"
@@ -198,6 +217,8 @@ def describe_array(value: Any) -> str:
         value = jax.random.key_data(value)
     array = np.asarray(value)
     digest = f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
+    if isinstance(value, np.ma.MaskedArray):
+        digest += describe_array(np.ma.getmaskarray(value))
     if isinstance(value, np.ndarray) and jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
         place = id(value)
         known, before = CONVERTED.get(place, (lambda: None, digest))
@@ -228,28 +249,42 @@ def list_parts(value: Any) -> list[Any]:
         counted = [value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags]
         arguments = value.co_varnames[: value.co_argcount + value.co_kwonlyargcount]  # are given by name
         return [value.co_code.hex(), *counted, *arguments, *value.co_names, *value.co_consts]
-    if isinstance(value, tuple | list):
-        return [type(value).__name__, *value]
-    if isinstance(value, dict | FrozenDict):
-        return [type(value).__name__, *list_items(value)]
     if isinstance(value, type):
         return list_parts_of_class(value) if is_own_class(value) else []
     if inspect.isfunction(value):
         return list_parts_of_function(value)
+    own = [type(value), *list_attributes(value)] if is_own_class(type(value)) else []
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, *value, *own]
+    if isinstance(value, dict | FrozenDict):
+        return [type(value).__name__, *list_items(value), *own, *filter(None, [look(value, "default_factory")])]
+    if own and isinstance(value, PLAIN):
+        return [write_plain(value), *own]
+    if own and isinstance(value, np.ndarray):
+        return [*own, np.asarray(value)]
+    if dataclasses.is_dataclass(value):
+        kept = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+        named = {name for name, _ in kept} | OF_MODULES
+        more = [(name, one) for name, one in own[1:] if name not in named]
+        return [type(value).__qualname__, type(value), *kept, *more]
+    if own:
+        return own
     wrapped = getattr(value, "__wrapped__", None)
     if callable(wrapped):  # and the rules of `jax.custom_vjp` and the like
         held = [one for _, one in sorted(getattr(value, "__dict__", {}).items()) if inspect.isfunction(one)]
         return [wrapped, *(one for one in held if one is not wrapped)]
-    if inspect.isroutine(value):
-        return []
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kept = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
-        return [type(value).__qualname__, type(value), *kept]
-    if is_own_class(type(value)):
-        return [type(value), *list_attributes(value)]
+    if inspect.isroutine(value):  # a method of a built-in object computes with that
+        bound = look(value, "__self__")
+        return [] if bound is None or isinstance(bound, ModuleType | type) else [value.__qualname__, bound]
     if isinstance(value, np.ndarray):  # of objects
         return ["objects", value.shape, *value.ravel().tolist()]
     return list_parts_of_library_object(value)
+
+
+def write_plain(value: Any) -> str:
+    """Returns a text or number of a class that the user derived as one of Python's class is written."""
+    kind: Any = next(kind for kind in (str, bytes, int, float, complex) if isinstance(value, kind))
+    return kind.__repr__(value)
 
 
 def list_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -316,14 +351,28 @@ def is_method(value: Any) -> bool:
 def list_attributes(value: Any) -> list[tuple[str, Any]]:
     """Returns names and values of an object's attributes, without those that one of its methods both reads and sets."""
     classes = type(value).__mro__
-    slots = [name for cls in classes for name in np.atleast_1d(vars(cls).get("__slots__", ())).tolist()]
-    held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
+    held = {name: getattr(value, name) for name in list_slots(classes) if hasattr(value, name)}
+    held |= getattr(value, "__dict__", {})
     later = [function for cls in classes for name, function in list_methods(cls) if name not in ("__init__", "__new__")]
-    noted: set[str] = set()
+    noted = {name for cls in classes for name, one in vars(cls).items() if isinstance(one, functools.cached_property)}
     for steps in (list_steps(function.__code__) for function in later):
         read, stored = ({s.argval for s in steps if s.opname == kind} for kind in ("LOAD_ATTR", "STORE_ATTR"))
         noted |= read & stored
+        memos = (step.argval for i, step in enumerate(steps) if is_noting(steps[i + 1 : i + 3]) == "by index")
+        noted |= {name for name in memos if isinstance(held.get(name), CONTAINERS)}
     return [(name, one) for name, one in sorted(held.items()) if name not in noted]
+
+
+def list_slots(classes: Iterable[type]) -> Iterator[str]:
+    """Yields the names of all slots of some classes, private ones as Python stores them."""
+    for cls in classes:
+        for name in np.atleast_1d(vars(cls).get("__slots__", ())).tolist():
+            is_private = name.startswith("__") and not name.endswith("__")
+            yield f"_{cls.__name__.lstrip('_')}{name}" if is_private else name
+
+
+OF_MODULES = {"_state", "_id", "scope", "_parent_ref"}
+"""What Flax keeps in its modules besides their fields."""
 
 
 def list_parts_of_function(function: Any) -> list[Any]:

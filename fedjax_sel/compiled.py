@@ -3,7 +3,9 @@
 Since JAX 0.10 a node registered by `jax.tree_util.register_dataclass` (which `flax.struct` uses) is compared by its
 fields alone: two classes with equal fields have equal tree definitions, and `jax.jit` may run the program that was
 compiled for one of them on the other. `jit` adds the class of every node, by identity, to what a program is compiled
-for, which also covers a user's `flax.struct` classes, and a description of the user's own code.
+for, which also covers a user's `flax.struct` classes, and a description of the user's own code. The description is a
+context of JAX's, too, so that what it has traced of the user's jitted functions, or of bodies of loops, counts only for
+the code that they read then.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 
 from fedjax_sel.code import describe_own
+
+OF_CODE = jax.make_user_context(default_value="")
 
 
 def list_classes(tree: Any) -> tuple[type, ...]:
@@ -48,7 +53,7 @@ class Compiled:
     ):
         functools.update_wrapper(self, function)
         self._traces = 0
-        self._described: dict[Any, str] | None = None
+        self._described: ContextVar[dict[Any, str] | None] = ContextVar("described", default=None)  # of each thread
         self._static = frozenset(static_argnames)
 
         def by_class(*args: Any, _classes: tuple[Any, ...], **kwargs: Any) -> Any:
@@ -71,29 +76,36 @@ class Compiled:
     def _jitted(self) -> Any:
         return self._jit(compiler_options=self._cpu_options if jax.default_backend() == "cpu" else None)
 
-    def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _distinguish(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple[type, ...], str]:
+        """Returns the classes of the arguments' nodes, and the description of the user's code in them."""
         given = self._signature.bind(*args, **kwargs).arguments
         trees = [value for name, value in given.items() if name not in self._static]
-        classes = list_classes(trees)
-        if self._described is None:
-            return (*classes, describe_own(trees))
+        classes, known = list_classes(trees), self._described.get()
+        if known is None:
+            return classes, describe_own(trees)
         key = classes, jax.tree.structure(trees)
-        if key not in self._described:
-            self._described[key] = describe_own(trees)
-        return (*classes, self._described[key])
+        if key not in known:
+            known[key] = describe_own(trees)
+        return classes, known[key]
+
+    def _apply(self, use: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Returns what `use`, such as the jitted function, makes of the arguments."""
+        classes, code = self._distinguish(args, kwargs)
+        with OF_CODE(code):
+            return use(*args, **kwargs, _classes=(*classes, code))
 
     @contextmanager
     def as_of_now(self) -> Iterator[None]:
         """Within it, the user's code counts as it is at the first call, whatever it notes in the meantime."""
-        before, self._described = self._described, {}
+        token = self._described.set({})
         try:
             yield
         finally:
-            self._described = before
+            self._described.reset(token)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""
-        return self._jitted(*args, **kwargs, _classes=self._classes(args, kwargs))
+        return self._apply(self._jitted, args, kwargs)
 
     @property
     def programs(self) -> int:
@@ -108,11 +120,11 @@ class Compiled:
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """As `jax.jit(...).lower`."""
-        return self._jitted.lower(*args, **kwargs, _classes=self._classes(args, kwargs))
+        return self._apply(self._jitted.lower, args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """As `jax.jit(...).trace`."""
-        return self._jitted.trace(*args, **kwargs, _classes=self._classes(args, kwargs))
+        return self._apply(self._jitted.trace, args, kwargs)
 
 
 def jit(

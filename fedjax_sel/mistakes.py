@@ -23,10 +23,21 @@ LIBRARIES = ("site-packages", "dist-packages", "<frozen", f"{Path(traceback.__fi
 TRACED = (jax.errors.JAXTypeError, jax.errors.NonConcreteBooleanIndexError)
 """Errors that JAX raises when Python code needs the concrete value of a traced number."""
 
+OTHERS = (jax.errors.KeyReuseError, jax.errors.UnexpectedTracerError)
+"""Errors that are derived from those, but say something else."""
+
 REMEDY = (
     "a number that is known only while the compiled program runs decides an `if`, goes to NumPy, or is made a Python "
     "number; write jnp.where or jax.lax.cond instead of `if`, and jnp instead of np"
 )
+
+
+MASKED = (
+    "a mask chooses elements, whose number is known only while the compiled program runs; write "
+    "jnp.where(mask, x, -jnp.inf), or x * mask, whose shapes are fixed"
+)
+
+AMBIGUOUS = "truth value of an array"
 
 
 def is_library_file(path: str) -> bool:
@@ -64,8 +75,12 @@ def describe(error: BaseException) -> str:
     >>> describe(ZeroDivisionError("modulo by zero"))
     'ZeroDivisionError: modulo by zero'
     """
-    if isinstance(error, TRACED):
+    if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
+        return MASKED
+    if isinstance(error, TRACED) and not isinstance(error, OTHERS):
         return REMEDY
+    if AMBIGUOUS in str(error):
+        return f"{error}; for each element, write & instead of `and`, | instead of `or`, ~ instead of `not`"
     if isinstance(error, dataclasses.FrozenInstanceError):
         return str(error)
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -81,15 +96,16 @@ def name_own_code() -> Iterator[None]:
     """
     try:
         yield
-    except (TypeError, NameError, AttributeError) as error:  # the last, also of a field that was set
+    except (TypeError, NameError, AttributeError, IndexError) as error:  # AttributeError, also of a field that was set
         place = find_place(error)
         if not place:
             raise
         raise OwnCodeError(f"{place}: {describe(error)}") from error
     except ValueError as error:
-        if type(error) is not ValueError or find_frame(error) != traceback.extract_tb(error.__traceback__)[-1]:
+        by_user = find_frame(error) == traceback.extract_tb(error.__traceback__)[-1]
+        if type(error) is not ValueError or not (by_user or (AMBIGUOUS in str(error) and find_frame(error))):
             raise
-        raise OwnCodeError(f"{find_place(error)}: {error}") from error
+        raise OwnCodeError(f"{find_place(error)}: {error if by_user else describe(error)}") from error
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, dat
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.core import FrozenDict
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
@@ -217,7 +218,7 @@ class Pytree:
             names = split.now()
             fixed = tuple(getattr(node, name) for name in names.static)
             leaves = tuple(getattr(node, name) for name in names.leaves)
-            return leaves, (fixed, tuple(map(type, fixed)))  # 1 == 1.0 == True
+            return leaves, (fixed, tuple(map(tell_type, fixed)))  # 1 == 1.0 == True
 
         def flatten_with_keys(node: Any) -> tuple[tuple, tuple]:
             children, static = flatten(node)
@@ -263,6 +264,25 @@ class Pytree:
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
+
+
+def tell_type(value: Any) -> Any:
+    """Returns the type of a static value, with those of its elements if they are not texts and integers alone.
+
+    Values that are equal and not of one type, as 1 and 1.0, or -0.0 and 0.0, are told apart by it.
+
+    >>> tell_type((1, "a")), tell_type((1, 2.0))
+    (<class 'tuple'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))
+    """
+    kind = type(value)
+    if kind is float:
+        return kind if value != 0 or math.copysign(1.0, value) > 0 else "-0.0"
+    if not isinstance(value, tuple | frozenset | FrozenDict):
+        return kind
+    parts = [tell_type(one) for one in (value.values() if isinstance(value, FrozenDict) else value)]
+    if set(parts) <= {int, str, type(None), tuple}:
+        return kind
+    return kind, *(sorted(parts, key=str) if isinstance(value, frozenset) else parts)
 
 
 class Names(NamedTuple):

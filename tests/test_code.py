@@ -16,6 +16,7 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel import Experiment, Federation, partition, simulate
+from fedjax_sel.client_selection import top_m
 from fedjax_sel.code import describe, describe_own
 from fedjax_sel.devices.availability import Function
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -297,6 +298,223 @@ def test_whatever_a_method_reads_counts(kind):
     up, again, down = (run_cell(write_reads(sign, kind))["Mine"]() for sign in (1.0, 1.0, -1.0))
     assert describe_own(up) == describe_own(again) != ""
     assert describe_own(up) != describe_own(down)
+
+
+HELD = {
+    "a method of a named tuple": (
+        "class C(NamedTuple):\n    r: float\n    def signed(self):\n        return {0} * self.r\nc = C(1.0)",
+        "c.signed()",
+    ),
+    "the order of a named tuple": (
+        "C = NamedTuple('C', [('a', float), ('b', float)][::int({0})])\nclass D(C):\n    pass\nc = D(1.0, -1.0)",
+        "c.a",
+    ),
+    "an attribute of a dictionary": ("class D(dict):\n    pass\nc = D()\nc.sign = {0}", "c.sign"),
+    "a method of a dictionary": ("class D(dict):\n    def sign(self):\n        return {0}\nc = D()", "c.sign()"),
+    "a method of a list": ("class D(list):\n    def sign(self):\n        return {0}\nc = D()", "c.sign()"),
+    "a method of a number": ("class D(float):\n    def sign(self):\n        return {0}\nc = D(2)", "c.sign()"),
+    "a method of an enum": (
+        "class D(enum.IntEnum):\n    A = 1\n    def sign(self):\n        return {0}\nc = D.A",
+        "c.sign()",
+    ),
+    "an attribute that is no field": (
+        "@dataclasses.dataclass\nclass C:\n    n: int = 3\n"
+        "    def __post_init__(self):\n        self.sign = {0}\nc = C()",
+        "c.sign",
+    ),
+    "a private slot": (
+        "class C:\n    __slots__ = ('__s',)\n    def __init__(self):\n        self.__s = {0}\n"
+        "    def sign(self):\n        return self.__s\nc = C()",
+        "c.sign()",
+    ),
+    "an attribute of an array": ("class A(np.ndarray):\n    pass\nc = np.ones(3).view(A)\nc.sign = {0}", "c.sign"),
+    "the mask of an array": ("c = np.ma.array([-1.0, 1.0], mask=[{0} > 0, {0} < 0])", "c.sum()"),
+    "a bound method of a dictionary": ("c = {{'a': {0}}}.get", "c('a')"),
+    "an element of a list": ("c = [{0}].__getitem__", "c(0)"),
+    "the default of a dictionary": ("c = collections.defaultdict(lambda: {0})", "c['k']"),
+    "a decorator that is a class": (
+        "class Times:\n    def __init__(self, f, by):\n"
+        "        self.by = by\n        functools.update_wrapper(self, f)\n"
+        "    def __call__(self, x):\n        return self.by * self.__wrapped__(x)\n"
+        "def same(x):\n    return x\nc = Times(same, {0})",
+        "c(1.0)",
+    ),
+    "a descriptor": (
+        "class Held:\n    def __init__(self, v):\n        self.v = v\n"
+        "    def __get__(self, o, t):\n        return self.v\n"
+        "class K:\n    r = Held({0})\nc = K()",
+        "c.r",
+    ),
+    "an object that refuses what it has not": (
+        "class C:\n    def __init__(self):\n        self.held = {{'sign': {0}}}\n"
+        "    def __getattr__(self, name):\n        return self.__dict__['held'][name]\nc = C()",
+        "c.sign",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_code_and_attributes_of_what_a_function_holds_count(kind):
+    head = "import collections, dataclasses, enum, functools\nfrom typing import NamedTuple\nimport numpy as np\n"
+    text, read = HELD[kind]
+    up, again, down = (
+        run_cell(f"{head}{text.format(sign)}\ndef f():\n    return {read}\n")["f"] for sign in (1.0, 1.0, -1.0)
+    )
+    assert describe(up) == describe(again)
+    assert describe(up) != describe(down)
+    assert (up(), down()) == (1.0, -1.0), "by the case itself"
+    if kind != "the default of a dictionary":
+        assert describe(up) == describe(again), "to read it changes nothing"
+
+
+NODES = """
+import dataclasses, jax, flax
+from typing import Any, NamedTuple
+
+def sign():
+    return {sign}
+
+@jax.tree_util.register_pytree_node_class
+class Registered:
+    def read(self):
+        return sign()
+    def tree_flatten(self):
+        return (), None
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls()
+
+class Named(NamedTuple):
+    a: Any = 1.0
+    def read(self):
+        return sign()
+
+@flax.struct.dataclass
+class Struct:
+    f: Any = flax.struct.field(pytree_node=False)
+
+made = [Registered(), Named(), Struct(sign)]
+"""
+
+
+@pytest.mark.parametrize("kind", range(3))
+def test_code_of_nodes_of_any_kind_counts(kind):
+    up, again, down = (run_cell(NODES.format(sign=sign))["made"][kind] for sign in (1.0, 1.0, -1.0))
+    assert describe_own(up) == describe_own(again) != ""
+    assert describe_own(up) != describe_own(down)
+
+
+INNER = """
+import jax
+import jax.numpy as jnp
+import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
+
+SIGN = 1.0
+
+@jax.jit
+def by_jit(x):
+    return SIGN * x
+
+def body(c, x):
+    return c, SIGN * x
+
+def by_scan(x):
+    return jax.lax.scan(body, 0.0, x)[1]
+
+class Mine(fs.ClientSelector):
+    def select(self, key, state, ctx):
+        return top_m(key, {}(jnp.arange(ctx.num_clients, dtype=jnp.float32)), ctx.available, ctx.m)
+"""
+
+
+@pytest.mark.parametrize("way", ["by_jit", "by_scan"])
+def test_what_jax_has_traced_of_ones_own_functions_is_not_used_after_a_change(federation, way):
+    names = run_cell(INNER.format(way))
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {4, 5}
+    names["SIGN"] = -1.0
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {0, 1}
+
+
+class Share(fs.ClientSelector):
+    """Selects by whether numbers are whole, and by their signs."""
+
+    of: tuple = fs.static(default=())
+    shift: object = fs.static(default=0.0)
+
+    def select(self, key, state, ctx):
+        down = "." in str(self.of) or str(self.shift).startswith("-")
+        scores = jnp.arange(ctx.num_clients, dtype=jnp.float32) * (-1 if down else 1)
+        return top_m(key, scores, ctx.available, ctx.m)
+
+
+@pytest.mark.parametrize(
+    ("up", "down"), [({"of": (1,)}, {"of": (1.0,)}), ({"of": ((1,), 2)}, {"of": ((1.0,), 2)}), ({}, {"shift": -0.0})]
+)
+def test_static_values_that_are_equal_but_of_other_types_are_other_programs(federation, up, down):
+    found = [
+        set(simulate(experiment(Share(**fields)), federation).selections.ravel().tolist()) for fields in (up, down)
+    ]
+    assert found == [{4, 5}, {0, 1}]
+    with pytest.raises(ValueError, match="differ in floats alone"):
+        fs.sweep([experiment(Share(**up)), experiment(Share(**down))], federation)
+
+
+LAZY = """
+import collections, functools
+import jax.numpy as jnp
+import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
+
+class Table:
+    def __init__(self):
+        self.memo = {}
+        self.read = collections.defaultdict(lambda: 1.0)
+    @functools.cached_property
+    def sign(self):
+        return 1.0
+    def get(self, k):
+        if k not in self.memo:
+            self.memo[k] = 1.0
+        return self.memo[k] * self.sign * self.read[k]
+
+table = Table()
+
+class Mine(fs.ClientSelector):
+    def select(self, key, state, ctx):
+        return top_m(key, table.get(3) * jnp.arange(ctx.num_clients, dtype=jnp.float32), ctx.available, ctx.m)
+"""
+
+
+def test_a_run_goes_on_though_its_code_has_noted_what_it_computed(federation, tmp_path):
+    """As in another process, where nothing is noted yet; so does a finished one with more rounds."""
+    stop = {"callbacks": [lambda history: history.rounds >= 2]}
+    for rounds, more in ((4, stop), (4, {}), (6, {})):
+        mine = run_cell(LAZY)["Mine"]()
+        history = simulate(
+            experiment(mine, rounds), federation, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0), **more
+        )
+    assert history.rounds == 6
+    assert history.about["resumed_at"] == 4
+
+
+def test_simulations_in_threads_do_not_keep_what_each_other_knew(federation):
+    names = run_cell(CELL)
+    inside, leave = threading.Event(), threading.Event()
+
+    def first():
+        with run_chunk.as_of_now():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait()
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {4, 5}
+    leave.set()
+    thread.join()
+    names["SIGN"] = -1.0
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {0, 1}
 
 
 MODULE = "RATE = {0}\ndef score():\n    return {0}\n"

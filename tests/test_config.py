@@ -344,7 +344,7 @@ def test_callbacks_that_are_none_are_named(given, says):
 
 
 def test_callbacks_are_checked_when_a_run_is_built_and_made_for_its_folder(tmp_path):
-    with pytest.raises(ValueError, match="patience is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="patience is 0; it must be a whole number, at least 1"):
         config.build(config.resolve({**IRIS, "callbacks": {"early_stopping": {"patience": 0}}}))
     run = config.build(config.resolve({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]}))
     table, early, curves = run.callbacks(tmp_path)

@@ -40,6 +40,27 @@ class CallsNumpy(Asking):
         return np.log(loss)
 
 
+class Masks(Asking):
+    def score(self, loss):
+        return loss[loss > 0]
+
+
+class Combines(Asking):
+    def score(self, loss):
+        return jnp.where((loss > 0) and (loss < 1), loss, 0)
+
+
+class Slices(Asking):
+    def score(self, loss):
+        return loss[: loss.argmax()]
+
+
+class Repeats(Asking):
+    def score(self, loss):
+        key = jax.random.key(0)
+        return jax.random.uniform(key, loss.shape) - jax.random.uniform(key, loss.shape)
+
+
 class Short(Asking):
     def score(self, loss):
         return loss + loss[:3]
@@ -68,8 +89,8 @@ class Images(nn.Module):
         return nn.Dense(2)(x.reshape(x.shape[0], -1))
 
 
-def run(selector):
-    return fs.simulate(fs.Experiment(LINEAR, client_selection=selector, cohort_size=2, rounds=1), CLIENTS)
+def run(selector, **execution):
+    return fs.simulate(fs.Experiment(LINEAR, client_selection=selector, cohort_size=2, rounds=1), CLIENTS, **execution)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +107,27 @@ def test_an_error_of_types_in_a_selector_names_its_line_and_what_helps(selector,
     with pytest.raises(OwnCodeError, match=said) as caught:
         run(selector)
     assert caught.value.__notes__[0] == "in client selection"
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        (Masks(), r"line \d+, in score: a mask chooses elements.*; write jnp.where\(mask, x, -jnp.inf\)"),
+        (Combines(), r"line \d+, in score: (a number that is known only|The truth value of an array).*"),
+        (Slices(), r"line \d+, in score: (IndexError: Array slice|a number that is known only).*"),
+    ],
+)
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_shapes_would_depend_on_is_one_line(selector, said, debug):
+    if debug and not isinstance(selector, Combines):  # numbers are known there
+        return
+    with pytest.raises(OwnCodeError, match=said):
+        run(selector, debug=debug)
+
+
+def test_a_key_that_is_used_twice_is_said_where_jax_is_asked_to_look():
+    with jax.debug_key_reuse(True), pytest.raises(Exception, match="consumed"):
+        run(Repeats(), debug=True)
 
 
 def test_other_errors_of_a_selector_stay_what_they_are():

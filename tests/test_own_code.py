@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 import warnings
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import fedjax_sel as fs
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, override, resolve
+from fedjax_sel.config import files as config_files
 from fedjax_sel.config.own import load_own
 from fedjax_sel.engine import driver
 from fedjax_sel.report.explain import explain
@@ -674,3 +676,30 @@ def test_files_of_one_name_in_two_folders_stay_loaded(here):
     assert [one.value for one in first] == [1, 2, 1, 2]
     assert first[0] is first[2]
     assert first[1] is first[3]
+
+
+def test_a_changed_module_that_the_code_imports_is_another_configuration(here):
+    """Directly, or by way of another; a module in which nothing has changed is the same in another process."""
+    (here / "deepest.py").write_text("SIGN = 1.0\n")
+    (here / "deeper.py").write_text("from deepest import SIGN\nimport deepest\n\n\ndef sign():\n    return SIGN\n")
+    (here / "reads.py").write_text(
+        "from deeper import sign\nfrom mine import Last\n\n\nclass Mine(Last):\n    sign = sign\n"
+    )
+    given = {"data": "iris", "client_selection": "reads.py:Mine"}
+    script = f"from fedjax_sel.config import resolve; print(resolve({given!r}).dump())"
+
+    def read():
+        done = subprocess.run([sys.executable, "-c", script], cwd=here, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    first = read()
+    assert read() == first
+    for name in ("deepest", "mine"):
+        before, file = read(), here / f"{name}.py"
+        file.write_text(file.read_text() + "\nMORE = 1\n")
+        after = read()
+        assert after != before
+        assert after.count("code:") == 1
+    (here / "config.yaml").write_text(first)
+    with pytest.raises(ValueError, match=r"reads.py and .*deepest.py.* is '\w+': the file has changed since"):
+        resolve(config_files.load_file("config.yaml"))

@@ -654,3 +654,15 @@ def test_an_infinite_value_is_written_as_configurations_have_it(tmp_path):
         "deadline.seconds=.inf",
         "deadline.seconds=1.0",
     ]
+
+
+def test_the_table_of_a_sweep_with_devices_has_their_seconds_and_joules(tmp_path):
+    items = ["rounds=2", "devices=lognormal", "lr=0.1,0.2", "partition.clients=5", "cohort_size=2"]
+    done = CliRunner().invoke(main, ["sweep", "iris", *items, "--seeds", "1", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "out" / "table.csv")
+    heads, rows = sweeps.format_rows(found, ["local_training.learning_rate"])
+    assert heads[-2:] == ["seconds", "joules"]
+    assert sweeps.combine_seeds(found, [])["joules"].tolist() == found["joules"].tolist()
+    assert all(row[-1].endswith("J") for row in rows)
+    assert "joules" in (tmp_path / "out" / "report.md").read_text()

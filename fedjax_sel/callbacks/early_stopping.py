@@ -10,6 +10,7 @@ import numpy as np
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
+from fedjax_sel.pytree import Range
 
 __all__ = ["EarlyStopping"]
 
@@ -48,10 +49,8 @@ class EarlyStopping:
     def __post_init__(self):
         check_name("metric of early_stopping:", self.metric, BETTER)
         check_name("mode of early_stopping:", self.mode, ("auto", "max", "min"))
-        if self.patience < 1:
-            raise ValueError(f"early_stopping: patience is {self.patience}; it must be at least 1 evaluation")
-        if not self.min_delta >= 0:
-            raise ValueError(f"early_stopping: min_delta is {self.min_delta:g}; it must be at least 0")
+        Range(1, whole=True).check("early_stopping: patience", self.patience)
+        Range(0).check("early_stopping: min_delta", self.min_delta)
 
     def check_metrics(self, metrics: Collection[str]) -> None:
         """Raises `ValueError` if the metric is not among those that are measured."""
@@ -59,11 +58,11 @@ class EarlyStopping:
             raise ValueError("early_stopping: metric is 'accuracy', which the task does not measure; use 'loss'")
 
     def after_central_iteration(self, history: History) -> bool:
-        """Returns whether patience ran out."""
+        """Returns whether patience ran out, by the mean over the seeds that have not diverged."""
         sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
-        values = history[self.metric]
+        values = history[self.metric][history.diverged == 0]
         best, without = -np.inf, 0
-        for value in sign * np.nanmean(values[:, ~np.isnan(values).all(0)], axis=0):
+        for value in sign * np.nanmean(values[:, ~np.isnan(values).all(0)], axis=0) if len(values) else ():
             better = value > best + self.min_delta
             best, without = (value, 0) if better else (best, without + 1)
             if without >= self.patience:

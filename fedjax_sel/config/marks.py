@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedjax_sel.code import is_own_module
 from fedjax_sel.config.checks import Parameter
 
 
@@ -41,6 +42,8 @@ def check_own_parameters(key: str, name: str, known: Iterable[str]) -> None:
 def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
     """Returns the `code` of a user's class or function, which a configuration stores beside its name.
 
+    It is of the file that defines it, and of the user's modules that this file imports.
+
     Args:
       key: the component's key.
       part: the class or function.
@@ -49,8 +52,7 @@ def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
     Raises:
       ValueError: the configuration was written for another state of the source.
     """
-    path = find_source(part)
-    return check_mark(key, CODE, {str(path): digest_source(part)}, given)
+    return check_mark(key, CODE, digest_sources(part), given)
 
 
 def mark_files(key: str, states: Mapping[str, str], given: dict[str, Any]) -> dict[str, str]:
@@ -93,6 +95,29 @@ def unwrap(part: Any) -> Any:
         part = part.func
     part = inspect.unwrap(part)
     return part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
+
+
+def digest_sources(part: Any) -> dict[str, str]:
+    """Returns the digests of the files that `mark_code` names, by path, as they were when they were imported."""
+    found, module = {str(find_source(part)): digest_source(part)}, sys.modules.get(unwrap(part).__module__)
+    for one in [] if module is None else sorted(list_imported(module), key=lambda one: one.__name__):
+        note_import(one)
+        path = str(one.__file__)
+        found.setdefault(path, getattr(one.__spec__, IMPORTED, {}).get(path) or digest(Path(path)))
+    return found
+
+
+def list_imported(module: ModuleType) -> list[ModuleType]:
+    """Returns the user's modules that a module imports at its top level, or from which it imports names; and so on."""
+    found, left = {module.__name__: module}, [module]
+    while left:
+        for value in list(vars(left.pop()).values()):
+            name: Any = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            one = sys.modules.get(name) if isinstance(name, str) and name not in found else None
+            if one is not None and getattr(one, "__file__", None) and is_own_module(name):
+                found[name] = one
+                left.append(one)
+    return [one for one in found.values() if one is not module]
 
 
 def digest_source(part: Any) -> str:

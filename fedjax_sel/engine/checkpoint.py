@@ -9,6 +9,7 @@ carries a digest of its content: a damaged checkpoint is detected and reported, 
 from __future__ import annotations
 
 import errno
+import math
 import re
 import shutil
 import sys
@@ -29,7 +30,7 @@ from fedjax_sel.engine.distributed import fetch, is_first
 from fedjax_sel.engine.mark import digest, name_of
 from fedjax_sel.engine.orbax import handler, orbax
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.pytree import is_key, split_name
+from fedjax_sel.pytree import Range, is_key, split_name
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
@@ -84,8 +85,8 @@ class Checkpoints:
     def __init__(
         self, folder: str | Path, *, keep: int = 2, pause: float = 1.0, say: Callable[[str], None] = on_stderr
     ):
-        if keep < 1:
-            raise ValueError(f"checkpoints: keep is {keep}; at least 1 must be kept")
+        Range(1, whole=True).check("checkpoints: keep", keep)
+        Range(0, below=math.inf).check("checkpoints: pause", pause)
         self.folder, self.keep, self.pause, self.say = Path(folder).absolute(), keep, pause, say
         self.saved: int | None = None  # round of the newest checkpoint
         self._last, self._took = time.monotonic(), 0.0
@@ -112,6 +113,7 @@ class Checkpoints:
         """
         found = self._newest(mark, mark_of_ended)
         if found is None:
+            self.saved = None  # the folder may have been removed since
             return None
         number, arrays, ended = found
         if shapes(like) != {name: a.shape for name, a in arrays.items() if name.startswith(STATE)}:

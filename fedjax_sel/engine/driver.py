@@ -117,10 +117,11 @@ def sweep(
     forget_many_programs()
     program = settle_plan(experiments, drawn, seeds, how, others)
     mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else lambda rounds: ""
+    mark = mark_at(program.first.rounds)  # before the user's code runs, which may note something in what it reads
     if is_distributed():
         wait_for_all()
-        check_same_run(f"{mark_at(program.first.rounds)} {program.length} {program.examples_on}")
-    point, upfront = begin_or_resume(program, how, mark_at)
+        check_same_run(f"{mark} {program.length} {program.examples_on}")
+    point, upfront = begin_or_resume(program, how, mark, mark_at)
     if is_distributed():  # each process has read or computed it alone
         wait_for_all()
         check_same(point.round)
@@ -134,7 +135,7 @@ def sweep(
     about = describe(program, drawn[0]) | memory
     rates = [one for experiment in experiments for one in [find_rates(experiment, drawn[0])] * len(seeds)]
     recorder = Recorder(program, rates, upfront)
-    history = run_rounds(program, point, recorder, about, how, mark_at(program.first.rounds), began)
+    history = run_rounds(program, point, recorder, about, how, mark, began)
     histories = split_history(history, len(experiments))
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)

@@ -20,16 +20,21 @@ from fedjax_sel.engine.state import RoundState
 
 
 def begin_or_resume(
-    program: Program, how: Execution, mark_at: Callable[[int], str]
+    program: Program, how: Execution, mark: str, mark_at: Callable[[int], str]
 ) -> tuple[Point, dict[str, np.ndarray]]:
     """Returns the newest point of a program, or its beginning, and what clients paid before round 0, by metric.
 
     A selector that declares the shape of its state does not repeat its work before round 0 if the program resumes.
+
+    Args:
+      program, how: what is run, and how.
+      mark: of the program.
+      mark_at: returns its mark with another number of rounds.
     """
     runs = program.experiments, program.drawn, program.keys, program.layout
     if how.checkpoints is not None and how.checkpoints.rounds():
         like, upfront = init_runs(*runs, only_like=True)
-        point = restore_point(program, like, how.checkpoints, mark_at)
+        point = restore_point(program, like, how.checkpoints, mark, mark_at)
         if point is not None:
             return point, upfront
     state, upfront = init_runs(*runs)
@@ -44,7 +49,7 @@ def mark_program(program: Program) -> Callable[[int], str]:
 
 
 def restore_point(
-    program: Program, like: RoundState, checkpoints: Checkpoints, mark_at: Callable[[int], str]
+    program: Program, like: RoundState, checkpoints: Checkpoints, mark: str, mark_at: Callable[[int], str]
 ) -> Point | None:
     """Returns the newest point of a program, or the end of the same program with fewer rounds; None: there is none.
 
@@ -52,7 +57,7 @@ def restore_point(
       ValueError: as `Checkpoints.restore`; or a finished run cannot be given more rounds (`check_more_rounds`).
     """
     first = program.first
-    point = checkpoints.restore(like, mark_at(first.rounds), mark_at)
+    point = checkpoints.restore(like, mark, mark_at)
     if point is None or not point.ended:
         return point
     check_more_rounds(first.parts, point.round, first.rounds)

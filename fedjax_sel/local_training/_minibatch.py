@@ -18,6 +18,7 @@ from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
+from fedjax_sel.mistakes import is_built_in
 from fedjax_sel.protocols import LocalTrainer
 from fedjax_sel.pytree import Scalar, is_key, param, show, static, title
 from fedjax_sel.task import Task
@@ -124,6 +125,8 @@ class MinibatchTrainer(LocalTrainer):
         steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
         passes = jax.lax.div(steps, batches)
         known: Any = rounds if isinstance(rounds, Undeclared) else jnp.asarray(rounds)
+        if not (self.uses_rounds or is_built_in(type(self.schedule).__call__)):
+            known = Undeclared(f"{type(self.schedule).__name__}.__call__")
         factor, momentum = self.schedule(jnp.asarray(round), known), self.heavy_ball
         rate_sum = self.step_size_sum(steps, batches, factor, None)
         return Plan(

@@ -107,7 +107,9 @@ def list_notes(made: Sequence[Mapping[str, Any]], of_studies: Sequence[Mapping[s
     if len(commits) > 1:
         out.append(f"The cells were run at several commits: {', '.join(sorted(str(commit) for commit in commits))}.")
     if any(commit is None or CHANGES in commit or layout.UNKNOWN in commit for commit in commits):
-        out.append("Some cells were not run from a clean checkout: no commit says what ran.")
+        out.append(
+            "Some cells were run from an installed package, or a checkout with changes: no commit says what ran."
+        )
     others: dict[str, list[str]] = {}
     for study in of_studies:
         if study["commit"] not in commits:

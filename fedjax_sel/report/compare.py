@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,8 @@ from fedjax_sel.engine.faults import find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
-from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity, format_seconds
+from fedjax_sel.report.quantities import UNITS, format_count
 from fedjax_sel.report.summary import sum_metrics, summarize
-
-UNITS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "joules": lambda joules: format_quantity(joules, "J"),
-    "flops": lambda flops: format_quantity(flops, "FLOP"),
-}
-"""How the costs of a run are formatted."""
 
 COUNTED = {*UNITS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
 """Metrics that are added up over rounds, with those of `history.FAULT`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -85,3 +85,12 @@ def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
     return [(NAMES.get(key, key.replace("_", " ")), write(key, value)) for key, value in about.items()]
+
+
+UNITS: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "joules": lambda joules: format_quantity(joules, "J"),
+    "flops": lambda flops: format_quantity(flops, "FLOP"),
+}
+"""How the costs of a run are formatted."""

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.report.markdown import table as markdown
-from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity
+from fedjax_sel.report.quantities import UNITS, format_count
 from fedjax_sel.report.summary import summarize
 
 
@@ -67,6 +67,10 @@ def format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).replace("Infinity", ".inf")
 
 
+TIMED = ("seconds", "joules")
+"""What runs with devices cost besides bytes and operations."""
+
+
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """Returns one row for each combination, in the table's order, with means over the seeds that did not diverge.
 
@@ -84,7 +88,8 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
         }
         for metric in (name for name in ("final_accuracy", "best_accuracy", "final_loss") if name in table):
             row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std()}
-        rows.append(row | {metric: kept[metric].mean() for metric in ("bytes", "flops")})
+        spent = (metric for metric in ("bytes", "flops", *TIMED) if metric in table)
+        rows.append(row | {metric: kept[metric].mean() for metric in spent})
     return pd.DataFrame(rows)
 
 
@@ -104,18 +109,16 @@ def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Returns the headings and the rows of the combinations, best first, as text."""
     marked = [name for name in ("diverged", "faults") if name in table and table[name].to_numpy().any()]
+    timed = [name for name in TIMED if name in table]
     rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
-        spent = (
-            [format_bytes(row["bytes"]), format_quantity(row["flops"], "FLOP")]
-            if row["seeds"] > row["diverged"]
-            else ["–", "–"]
-        )
+        costs = ("bytes", "flops", *timed)
+        spent = [UNITS[name](row[name]) if row["seeds"] > row["diverged"] else "–" for name in costs]
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
         accuracy = [format_spread(row, name) for name in shown]
         marks = {"diverged": diverged, "faults": f"{row['faults']:,}" if row.get("faults") else "–"}
         rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, *(marks[name] for name in marked)])
-    return [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", *marked], rows
+    return [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", *timed, *marked], rows
 
 
 def format_spread(row: Mapping[str, Any], metric: str) -> str:

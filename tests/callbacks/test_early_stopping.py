@@ -54,6 +54,16 @@ def test_the_mean_over_the_seeds_that_have_a_value_counts():
     assert ends(with_accuracy([1, 2, 3, 4], [1, NAN, NAN, NAN]), patience=1) is None
 
 
+def test_a_seed_that_diverged_does_not_end_the_run_of_the_others():
+    """The mean of the two falls when the better one has ended, but the other improves at every evaluation."""
+    history = with_accuracy([0.8, 0.9, NAN, NAN, NAN, NAN], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    alive = np.array([[1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]])
+    history = History(history.seeds, {**history.metrics, "alive": alive}, history.selections, 3)
+    assert ends(history, patience=1) is None
+    nobody = History(history.seeds, {**history.metrics, "alive": 0 * alive}, history.selections, 3)
+    assert not EarlyStopping(patience=1).after_central_iteration(nobody)
+
+
 def test_less_loss_is_better_unless_it_is_said_otherwise():
     falling = History((0,), {"loss": np.array([[3.0, 2.0, 1.0]])}, np.zeros((1, 3, 1), np.int32), 3)
     assert ends(falling, metric="loss", patience=1) is None
@@ -115,9 +125,11 @@ def test_a_run_that_was_ended_is_a_finished_one(tmp_path, capsys):
     [
         ({"metric": "acuracy"}, "did you mean 'accuracy'"),
         ({"mode": "mix"}, "unknown mode of early_stopping: 'mix'"),
-        ({"patience": 0}, "patience is 0; it must be at least 1"),
-        ({"min_delta": -0.1}, "min_delta is -0.1; it must be at least 0"),
+        ({"patience": 0}, "patience is 0; it must be a whole number, at least 1"),
+        ({"min_delta": -0.1}, "min_delta is -0.1; it must be 0 or above"),
         ({"min_delta": NAN}, "min_delta is nan"),
+        ({"patience": NAN}, "patience is nan; it must be a whole number"),
+        ({"patience": 2.5}, "patience is 2.5; it must be a whole number"),
     ],
 )
 def test_wrong_parameters_are_refused(given, says):
