@@ -18,6 +18,7 @@ import fedjax_sel as fs
 from fedjax_sel import Experiment, Federation, partition, simulate
 from fedjax_sel.client_selection import top_m
 from fedjax_sel.code import describe, describe_own
+from fedjax_sel.compiled import jit
 from fedjax_sel.devices.availability import Function
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.scan import run_chunk
@@ -498,23 +499,32 @@ def test_a_run_goes_on_though_its_code_has_noted_what_it_computed(federation, tm
     assert history.about["resumed_at"] == 4
 
 
-def test_simulations_in_threads_do_not_keep_what_each_other_knew(federation):
-    names = run_cell(CELL)
-    inside, leave = threading.Event(), threading.Event()
+def test_threads_do_not_keep_what_each_other_knew():
+    names = run_cell("""
+    import fedjax_sel as fs
+    SIGN = 1.0
+    class Mine(fs.protocols.Strategy):
+        def read(self):
+            return SIGN
+    """)
+    read = jit()(lambda mine, x: mine.read() * x)
+    entered, leave = threading.Event(), threading.Event()
 
-    def first():
-        with run_chunk.as_of_now():
-            inside.set()
+    def stay():
+        with read.as_of_now():
+            read(names["Mine"](), 1.0)
+            entered.set()
             leave.wait()
 
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=stay)
     thread.start()
-    inside.wait()
-    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {4, 5}
-    leave.set()
-    thread.join()
+    entered.wait()
+    with read.as_of_now():
+        leave.set()
+        thread.join()
+    assert read(names["Mine"](), 1.0) == 1.0
     names["SIGN"] = -1.0
-    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {0, 1}
+    assert read(names["Mine"](), 1.0) == -1.0
 
 
 MODULE = "RATE = {0}\ndef score():\n    return {0}\n"

@@ -650,8 +650,21 @@ class Priced(Norm):
         return fs.protocols.Cost(up=self.numbers)
 
 
+class LooksAtNumbers(fs.ClientSelector):
+    signal: Priced = Priced()
+
+    def signals(self):
+        return fs.Signals(trained=[self.signal])
+
+    def select(self, key, state, ctx):
+        return top_m(key, jnp.zeros(ctx.num_clients), ctx.available, ctx.m)
+
+    def accept(self, key, state, ctx, cohort, *, norm):
+        return cohort
+
+
 def test_a_cost_may_depend_on_a_parameter_with_and_without_devices():
     with_devices = fs.Federation(DATA, fs.partition.Iid(clients=6), devices=LogNormal())
-    asked = Looks(at="trained", signal=Priced())
+    asked = LooksAtNumbers()
     found = [run(clients=one, client_selection=asked)["selection_bytes_up"].tolist() for one in (CLIENTS, with_devices)]
     assert found == [[[24.0, 24.0]]] * 2

@@ -38,7 +38,10 @@ class Timing(Pytree):
 
 
 def timing(
-    devices: DeviceProfile, flops: Float[Array, "*k"], down: Float[Array, "*k"] | float, up: Float[Array, "*k"] | float
+    devices: DeviceProfile,
+    flops: Float[Array, "*k"],
+    down: Float[Array, "*k"] | Scalar,
+    up: Float[Array, "*k"] | Scalar,
 ) -> Timing:
     """Returns `t_i = down_i / rate + flops_i / rate + up_i / rate`, in seconds.
 
@@ -76,7 +79,7 @@ class Deadline(Pytree):
     seconds: Scalar = param(default=math.inf, above=0)
     late: str = static(default="drop", choices=("drop", "partial"))
 
-    def share(self, timing: Timing, fixed: Float[Array, "*k"] | float = 0.0) -> Float[Array, "*k"]:
+    def share(self, timing: Timing, fixed: Float[Array, "*k"] | Scalar = 0.0) -> Float[Array, "*k"]:
         """Returns the share of its training, in [0, 1], that each client returns; 0: it returns nothing.
 
         Args:
@@ -89,7 +92,7 @@ class Deadline(Pytree):
         part = jnp.maximum(room, 0) / jnp.maximum(timing.compute - fixed, jnp.finfo(jnp.float32).tiny)
         return jnp.where(timing.total <= self.seconds, 1.0, jnp.minimum(part, 1.0))
 
-    def spent(self, timing: Timing, share: Float[Array, "*k"], fixed: Float[Array, "*k"] | float = 0.0) -> Timing:
+    def spent(self, timing: Timing, share: Float[Array, "*k"], fixed: Float[Array, "*k"] | Scalar = 0.0) -> Timing:
         """Returns the seconds that each client was busy; a client that returns nothing works until the deadline.
 
         Args:
