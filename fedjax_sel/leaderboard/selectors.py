@@ -128,6 +128,7 @@ def list_variants() -> list[Competitor]:
     clusters = replace(SELECTORS["clustered_sampling"], varies="clustered_sampling")
     by_rounds = ("adapow_d", "hics_fl", "k_vib", "tifl")  # their schedules depend on the number of rounds
     return [
+        Competitor(BASELINE, CLIENT, alias="uniform_client_weights", varies=BASELINE),
         Competitor(small, alias="uniform_small_first", varies="gpfl_without_rewards"),
         replace(clusters, settings={"by": "size"}, alias="clustered_by_size"),
         replace(clusters, settings={"by": "oracle"}, alias="clustered_oracle"),

@@ -137,7 +137,7 @@ BY_PART = (
 )
 """Claims about partial training on random examples whose runs have a part of the examples at `medium`."""
 
-FEW_EXAMPLES: dict[str, str] = dict.fromkeys(BY_ENTROPY, SCARCE) | dict.fromkeys(BY_PART, FEWER_PARAMETERS)
+FEW_EXAMPLES: Mapping[str, str] = dict.fromkeys(BY_ENTROPY, SCARCE) | dict.fromkeys(BY_PART, FEWER_PARAMETERS)
 """Why claims are not judged by runs with a part of the examples: they may favour one side, whichever it is."""
 
 
