@@ -24,7 +24,7 @@ from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import REGIME
 from fedjax_sel.papers.fedft_eds import studies as fedft_studies
 from fedjax_sel.papers.fedft_eds.cells import list_cells
-from fedjax_sel.papers.fedft_eds.comparisons import HALF_OF_THEM, keep_seeded
+from fedjax_sel.papers.fedft_eds.comparisons import HALF_OF_THEM, keep_seeded, need_rivals
 from fedjax_sel.papers.fedft_eds.convergence_claims import find_best_within
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
@@ -88,6 +88,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
     study_entropies,
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
+from fedjax_sel.papers.judging import make_claim
 from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
 from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.running import identify_runs
@@ -1148,7 +1149,7 @@ def test_comparisons_on_few_examples_count_only_where_there_are_none_on_all():
 
 
 def test_ablations_on_few_examples_do_not_judge_what_is_chosen():
-    """Which part of the model is trained is judged all the same, and so is partial training with random choice."""
+    """Which part of the model is trained is judged all the same; partial training against the whole model is not."""
     claims = judged({}, "medium")
     ablated = {name for name, claim in claims.items() if "Fig. 10" in claim.source or "IV-H" in claim.source}
     lacking = {name for name, claim in claims.items() if claim.lacks}
@@ -1157,8 +1158,16 @@ def test_ablations_on_few_examples_do_not_judge_what_is_chosen():
     with_whole = {"three-times-the-efficiency", "as-accurate-in-a-third-of-the-time", "partial-training-beats-whole"}
     on_a_tenth = {"partial-training-beats-whole-on-a-tenth", "partial-training-converges-faster"}
     bounds = {"scratch-is-the-lower-bound", "centralised-is-the-upper-bound"}
-    assert lacking - ablated == with_whole | on_a_tenth | bounds
+    by_chance = {"random-partial-training-beats-whole", "random-partial-training-converges-faster"}
+    assert lacking - ablated == with_whole | on_a_tenth | bounds | by_chance
     assert not any(claim.lacks for claim in judged({}, "full").values())
+
+
+@pytest.mark.parametrize(("verdict", "run", "lacks"), [(YES, "ab", ""), (YES, "a", "also about b"), (NO, "a", "")])
+def test_a_claim_about_rivals_is_not_reproduced_before_all_were_run(verdict, run, lacks):
+    claim = need_rivals(make_claim("c", "It is better.", "Fig. 1", verdict, {}), "ab", run)
+    assert (lacks in claim.lacks) == bool(claim.lacks or not lacks)
+    assert bool(claim.lacks) == bool(lacks)
 
 
 def test_runs_that_leave_time_can_support_that_a_third_suffices_but_not_refute_it():

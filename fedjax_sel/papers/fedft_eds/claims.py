@@ -108,7 +108,7 @@ FEWER_PARAMETERS = (
     "an advantage that they are not on all examples"
 )
 
-BY_ENTROPY = (
+BY_ENTROPY: tuple[str, ...] = (
     "partial-training-beats-whole",
     "partial-training-beats-whole-on-a-tenth",
     "partial-training-converges-faster",
@@ -130,14 +130,15 @@ BY_ENTROPY = (
 )
 """Claims about choice by entropy whose runs have a part of the examples at `medium`."""
 
-BY_PART = (
+BY_PART: tuple[str, ...] = (
     "random-partial-training-beats-whole",
     "random-partial-training-converges-faster",
     "partial-training-alone-pays",
 )
 """Claims about partial training on random examples whose runs have a part of the examples at `medium`."""
 
-FEW_EXAMPLES: Mapping[str, str] = dict.fromkeys(BY_ENTROPY, SCARCE) | dict.fromkeys(BY_PART, FEWER_PARAMETERS)
+REASONS: tuple[tuple[tuple[str, ...], str], ...] = ((BY_ENTROPY, SCARCE), (BY_PART, FEWER_PARAMETERS))
+FEW_EXAMPLES = {one: why for names, why in REASONS for one in names}
 """Why claims are not judged by runs with a part of the examples: they may favour one side, whichever it is."""
 
 
