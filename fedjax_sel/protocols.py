@@ -361,7 +361,7 @@ class Upfront(Pytree):
     """What a selector cost the clients before the first round, besides its `upfront` signals; billed to round 0.
 
     Attributes:
-      flops: floating-point operations of each client, Float[N].
+      flops: floating-point operations of each client, Float["N"]; one number: of every client.
       down, up: bytes sent to, and by, each client.
     """
 

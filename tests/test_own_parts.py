@@ -523,8 +523,7 @@ COST = bill()
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"flops": 1e6}, r"flops is 1000000.0 .*; it must be N = 6 numbers"),
-        ({"flops": np.ones(4)}, r"flops is .*\(4,\).*; it must be N = 6 numbers"),
+        ({"flops": np.ones(4)}, r"flops is .*\(4,\).*; it must be one number, or one for each of the N = 6 clients"),
         ({"down": np.ones(6)}, r"down is .*; it must be one"),
         ({"up": -5.0}, r"up is -5.0; it must be in \[0, inf\)"),
         ({"down": np.nan}, r"down is nan; it must be"),
@@ -534,6 +533,14 @@ def test_a_cost_before_the_first_round_has_its_shape_and_range(part, fields, sai
     monkeypatch.setattr(f"{__name__}.COST", bill(**fields))
     with pytest.raises(ValueError, match=said):
         run(**part)
+
+
+@pytest.mark.parametrize("part", [{"client_selection": Dear()}, {"data_selection": DearData()}])
+def test_one_number_of_operations_is_that_of_every_client(part, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.COST", bill(flops=1e6))
+    alone = run(**part)["selection_flops"]
+    monkeypatch.setattr(f"{__name__}.COST", bill(flops=np.full(6, 1e6)))
+    assert alone.tolist() == run(**part)["selection_flops"].tolist() == [[6e6, 0.0]]
 
 
 class Hurries(fs.DataSelector):

@@ -6,6 +6,7 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
@@ -127,16 +128,23 @@ def check_update(trainer: Any, update: Any, variables: Any) -> None:
         check_array(f"{where}: {field}", getattr(update, field), (), jnp.integer, "one integer")
 
 
-def check_upfront(where: str, cost: Any, num_clients: int) -> None:
-    """Raises `ValueError` if what a strategy cost before round 0 is not finite, negative, or of another shape."""
+def check_upfront(where: str, cost: Any, num_clients: int) -> Upfront:
+    """Returns what a strategy cost before round 0, with one number of operations for each client.
+
+    Raises:
+      ValueError: a number is not finite, negative, or of another shape.
+    """
     if not isinstance(cost, Upfront):
         raise ValueError(f"{where} is {name_kind(cost)}; it must be Upfront(flops, down, up)")
-    shapes = {"flops": ((num_clients,), f"N = {num_clients} numbers"), "down": ((), "one"), "up": ((), "one")}
-    for field, (shape, words) in shapes.items():
-        amount = getattr(cost, field)
+    for field in ("flops", "down", "up"):
+        amount, allowed = getattr(cost, field), ((), (num_clients,)) if field == "flops" else ((),)
         Range(0, below=math.inf).check(f"{where}: {field}", amount)
-        if np.shape(amount) != shape:
+        if np.shape(amount) not in allowed:
+            words = (
+                f"one number, or one for each of the N = {num_clients} clients" if field == "flops" else "one number"
+            )
             raise ValueError(f"{where}: {field} is {show_value(amount)}; it must be {words}")
+    return replace(cost, flops=np.broadcast_to(np.asarray(cost.flops), (num_clients,)))
 
 
 def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:

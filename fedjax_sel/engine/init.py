@@ -186,7 +186,7 @@ def init_selector(
             state = selector.init(key, hide_rounds(selector, "init", ctx), host, **upfront)
             check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
-        check_upfront(f"{type(selector).__name__}.upfront", taken, data.num_clients)
+        taken = check_upfront(f"{type(selector).__name__}.upfront", taken, data.num_clients)
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.like):
         add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
@@ -213,9 +213,10 @@ def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRN
         )
     check_init(selector, prepared.server, method="prepare")
     check_init(selector, prepared.clients, data.num_clients, method="prepare")
-    if prepared.cost is not None:
-        check_upfront(f"{type(selector).__name__}.prepare: cost", prepared.cost, data.num_clients)
-    return jax.tree.map(jnp.asarray, replace(prepared, cost=None)).replace(cost=prepared.cost)
+    cost = prepared.cost
+    if cost is not None:
+        cost = check_upfront(f"{type(selector).__name__}.prepare: cost", cost, data.num_clients)
+    return jax.tree.map(jnp.asarray, replace(prepared, cost=None)).replace(cost=cost)
 
 
 def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:

@@ -48,9 +48,14 @@ def check_outputs(task: Task, data: FederatedData) -> None:
             f"(1, {data.classes}), a row for each example of the batch"
         )
     if data.targets == "classes" and outputs != (1, data.classes):
+        from_one = outputs == (1, data.classes - 1) and np.min(data.y, initial=1) == 1
+        cure = (
+            "subtract 1 from the labels, of which none is 0"
+            if from_one
+            else f"build the model with classes={data.classes}"
+        )
         raise ValueError(
-            f"the model gives {outputs[-1]} logits an example, but the data has {data.classes} classes; "
-            f"build the model with classes={data.classes}"
+            f"the model gives {outputs[-1]} logits an example, but the data has {data.classes} classes; {cure}"
         )
     wanted = (1, *(data.y.shape[1:] if data.targets == "tokens" else ()), data.classes)
     if outputs != wanted:

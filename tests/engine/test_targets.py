@@ -221,3 +221,13 @@ def test_regression_targets_keep_their_numbers_in_every_kind_of_data():
     assert sorted(drawn.y) == sorted(made.y)
     assert fs.load("diabetes").targets == "continuous"
     assert len({AbsoluteError(), LabelAccuracy(), TokenAccuracy(), R2()}) == 4
+
+
+def test_labels_that_begin_at_1_are_said_where_the_model_has_an_output_less():
+    x, y = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32), 1 + np.arange(60) % 3
+    with pytest.warns(UserWarning, match="renumbers labels"):
+        data = fs.dataset("ones", x, y, test=0.2)
+    experiment = fs.Experiment(fs.Task.on(fs.models.LogisticRegression(classes=3), data), cohort_size=2, rounds=1)
+    clients = fs.Federation(data, fs.partition.Iid(clients=4))
+    with pytest.raises(ValueError, match="3 logits an example, but the data has 4 classes; subtract 1 from the labels"):
+        fs.simulate(experiment, clients)
