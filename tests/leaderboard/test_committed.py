@@ -220,3 +220,40 @@ def count_wins(tidy, budget):
     wins = [name for (name, _), d in list_gains(tidy, budget).items() if d.low > 0]
     most = max(wins.count(name) for name in wins)
     return most, sorted({name for name in wins if wins.count(name) == most})
+
+
+def test_pages_say_what_equal_weights_of_clients_cost(every):
+    """By themselves, and what is left of the deficits of selectors that have them."""
+    page, more, half = read_page("README.md"), read_page("docs/results/leaderboard.md"), Budget("rounds", 0.5)
+    alike, wide = "uniform_client_weights", select(every, "accuracy", half.name)
+    there = list(wide.loc[alike].index)
+    synthetic = [one for one in there if one.startswith("synthetic")]
+    assert set(wide.loc["uniform"].index) - set(there) == set(SPEECH)
+
+    def ahead(first, second, where=there):
+        means = (np.mean([wide.loc[(name, one)].to_numpy() for one in where], axis=0) for name in (first, second))
+        return difference(*means)
+
+    def behind(name, where=there):
+        return in_points(ahead(alike, name, where))
+
+    lost = ahead("uniform", alike)
+    assert f"are {in_points(lost, ' points')} behind uniform at equal rounds" in page
+    assert f"are {in_points(lost, ' points')} behind uniform at equal rounds" in more
+    assert f"power law: {in_points(ahead('uniform', alike, synthetic))} there" in more
+    for text, name in (
+        ("entropy is", "entropy"),
+        ("ε-greedy by loss", "epsilon_greedy"),
+        ("gradient norm", "gradient_norm"),
+    ):
+        found, before = ahead(alike, name), ahead("uniform", name)
+        told = f"{100 * found.mean:.1f} behind [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+        told = told if name == "entropy" else in_points(found)
+        assert f"{text} {told} instead of {100 * before.mean:.1f}" in more.replace("\n  ", " ")
+    level = [in_points(ahead(name, alike, synthetic)) for name in ("entropy", "gradient_norm", "epsilon_greedy")]
+    assert f"are not behind (+{level[0]}, {level[1]}), and ε-greedy is ahead by {level[2]}" in more
+    assert f"({in_points(ahead('rpow_d', alike))}, instead of {100 * ahead('rpow_d', 'uniform').mean:.1f})" in more
+    size = select(every, "relative size")
+    for name in ("power_of_choice", "adapow_d", "cpow_d", "fedcor", "ucb_cs"):
+        assert np.mean([size.loc[(name, one)].to_numpy() for one in synthetic]) > 1.5
+        assert ahead(name, "uniform").high > 0
