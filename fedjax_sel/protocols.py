@@ -438,7 +438,8 @@ class ClientSelector(Strategy):
         """Returns whether a uniform cohort trains before a round, only to measure `before` signals on its model.
 
         That model is discarded; `observe` gets the values as `probed_NAME` (NaN of clients that cannot be reached,
-        zeros in other rounds), and the whole probe is billed as selection. It may depend on the round alone.
+        zeros in other rounds), and the whole probe is billed as selection, apart from the round's own models. It may
+        depend on the round alone.
         """
         return False
 

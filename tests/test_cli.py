@@ -422,3 +422,11 @@ def test_a_folder_at_home_is_found_though_the_shell_left_the_tilde(tmp_path, mon
     assert (tmp_path / "home" / "mine" / "summary.json").is_file()
     assert not (tmp_path / "~").exists()
     assert call("compare", "~/mine", "~/mine").exit_code == 0
+
+
+def test_strategies_are_those_of_all_their_kinds():
+    from fedjax_sel.report.explain import find_kinds
+
+    kinds = ["client_selection", "data_selection", "local_training", "correction", "aggregation"]
+    assert sorted(key for key, _ in find_kinds("strategies")) == sorted(kinds)
+    assert [key for key, _ in find_kinds("strategy")] == ["client_selection"]  # as Flower calls it

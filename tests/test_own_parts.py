@@ -675,3 +675,20 @@ def test_a_cost_may_depend_on_a_parameter_with_and_without_devices():
     asked = LooksAtNumbers()
     found = [run(clients=one, client_selection=asked)["selection_bytes_up"].tolist() for one in (CLIENTS, with_devices)]
     assert found == [[[24.0, 24.0]]] * 2
+
+
+class Billed(fs.ClientSelector):
+    """Was meant to have `observe`."""
+
+    def signals(self):
+        return fs.Signals(trained=[fs.signals.Loss()])
+
+    def select(self, key, state, ctx):
+        return top_m(key, jnp.zeros(ctx.num_clients), ctx.available, ctx.m)
+
+
+def test_a_signal_that_no_method_takes_is_warned_of():
+    with pytest.warns(
+        UserWarning, match=r"Billed declares the signal 'loss', which is measured and billed, but has no"
+    ):
+        run(client_selection=Billed())

@@ -341,5 +341,5 @@ def tell_difference(arrays: Mapping[str, np.ndarray]) -> str:
         cure = cure if jax.default_backend() == "cpu" else ""
         number = f"{there} device{'s' if there > 1 else ''}"
         return f"of a run on {number}, and not on {here}, perhaps of another run; continue it on {number}{cure}"
-    told = "of another run (other data, seeds, strategies or parameters, or another mesh)"
+    told = "of another run (other data, seeds, strategies, parameters or code, or another mesh)"
     return f"{told}; continue it with what it was started with"

@@ -168,6 +168,14 @@ def check_signals(selector: Any) -> None:
         raise ValueError(f"{name} has a signal called {taken[0]!r}, as a probe's values are; rename it")
     check_takes(selector, "select", ("key", "state", "ctx"), before)
     check_takes(selector, "init", ("key", "ctx", "host"), tuple(signals.at("upfront")))
+    idle = tuple(after) if overrides(selector, "accept") else (*trained, *after)
+    if idle and not overrides(selector, "observe"):
+        takers = "observe" if overrides(selector, "accept") else "accept or observe"
+        warnings.warn(
+            f"{name} declares the signal {idle[0]!r}, which is measured and billed, but has no method {takers} that "
+            "would take it",
+            stacklevel=2,
+        )
     if overrides(selector, "accept"):
         check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
     if overrides(selector, "observe"):

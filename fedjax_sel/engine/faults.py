@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fedjax_sel.engine.contract import FEW
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.timing import CohortWork
@@ -61,10 +62,6 @@ def count_cohort_faults(cohort: Cohort, ctx: Context) -> Faults:
         "weight": count(cohort.mask & ~is_weight(cohort.weight)),
         "nan_score": jnp.asarray(cohort.nan_scores, jnp.int32),
     }
-
-
-FEW = 64
-"""The largest number of members for which comparing all pairs is faster than sorting."""
 
 
 def count_twice(client: Int[Array, "m"]) -> Int[Array, ""]:

@@ -114,7 +114,13 @@ def list_digits() -> list[Entry]:
     skewed = "digits, each class by Dir(0.3)"
     return [
         Entry("digits", skewed, "digits", DIGITS, public),
-        Entry("digits-unequal", "digits, labels alike, sizes lognormal(1)", "digits", DIGITS | unequal, public),
+        Entry(
+            "digits-unequal",
+            "digits, labels alike, one example each and the rest lognormal(1)",
+            "digits",
+            DIGITS | unequal,
+            public,
+        ),
         Entry(
             "digits-deadline",
             f"{skewed}; devices lognormal(1.5), a deadline of 0.03 s",

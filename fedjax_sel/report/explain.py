@@ -204,6 +204,10 @@ LISTED = {
 """Other names of lists, in the singular, with their keys."""
 
 
+STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
+"""The kinds that a configuration chooses a strategy from."""
+
+
 PLURALS = ("selectors", "presets", "pretrained", "losses", "metrics")
 """What lists are called in the documentation, where that is not their key."""
 
@@ -216,6 +220,8 @@ def find_kinds(word: str) -> list[tuple[str, list[tuple[str, str]]]]:
     asked = word.lower().replace("-", "_")
     forms = {asked, asked.removesuffix("s"), asked.removesuffix("es"), re.sub("ies$", "y", asked)}
     keys = {config.translate_key(form) for form in forms} | forms | {LISTED[form] for form in forms & LISTED.keys()}
+    if "strategies" in forms:
+        keys |= set(STRATEGIES)
     return [(key, lines) for key, lines in list_choices() if key in keys or key.lower() in keys]
 
 

@@ -200,3 +200,21 @@ def test_a_signal_without_a_name_is_refused_unless_the_selector_gives_it_one():
 def test_arguments_of_another_kind_are_refused_in_one_line(call, says):
     with pytest.raises(ValueError, match=says):
         call(experiment(fs.client_selection.Uniform()), clients())
+
+
+@pytest.mark.parametrize("m", [65, 200])
+def test_many_slots_are_merged_as_few_are(m):
+    rng = np.random.default_rng(m)
+    client, mask = rng.integers(0, 40, m).astype(np.int32), rng.random(m) < 0.8
+    weight = rng.random(m).astype(np.float32)
+    merged = merge_duplicates(
+        Cohort(jnp.asarray(np.where(mask, client, PAD_CLIENT)), jnp.asarray(mask), jnp.asarray(weight))
+    )
+    seen = set()
+    for slot in range(m):
+        first = bool(mask[slot]) and client[slot] not in seen
+        assert bool(merged.mask[slot]) == first
+        assert int(merged.client[slot]) == (client[slot] if first else PAD_CLIENT)
+        expected = weight[mask & (client == client[slot])].sum() if first else 0.0
+        np.testing.assert_allclose(merged.weight[slot], expected, rtol=1e-5)
+        seen |= {client[slot]} if mask[slot] else set()
