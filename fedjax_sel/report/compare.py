@@ -16,10 +16,10 @@ from fedjax_sel.engine.faults import find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
-from fedjax_sel.report.quantities import UNITS, format_count
+from fedjax_sel.report.quantities import COSTS, format_count
 from fedjax_sel.report.summary import sum_metrics, summarize
 
-COUNTED = {*UNITS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
+COUNTED = {*COSTS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
 """Metrics that are added up over rounds, with those of `history.FAULT`."""
 
 
@@ -252,7 +252,7 @@ def format_costs_to(
         if cost not in history:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
-        return UNITS[cost](middle) if np.isfinite(middle) else never
+        return COSTS[cost](middle) if np.isfinite(middle) else never
 
     first += f" ({missed} of {len(rounds)} {never})" if 0 < missed < len(rounds) else ""
     return first, *map(format_reached, costs)
@@ -264,7 +264,7 @@ BEYOND = "beyond the budget"
 def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
     """Returns the mean of a cost as text; – if it was not recorded, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
-    return UNITS[cost](found[cost]["mean"]) if known else "–"
+    return COSTS[cost](found[cost]["mean"]) if known else "–"
 
 
 def format_value(value: float, metric: str, sign: str = "") -> str:

@@ -87,7 +87,7 @@ def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(NAMES.get(key, key.replace("_", " ")), write(key, value)) for key, value in about.items()]
 
 
-UNITS: dict[str, Callable[[float], str]] = {
+COSTS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
     "seconds": format_seconds,
     "joules": lambda joules: format_quantity(joules, "J"),

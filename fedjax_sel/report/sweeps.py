@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.report.markdown import table as markdown
-from fedjax_sel.report.quantities import UNITS, format_count
+from fedjax_sel.report.quantities import COSTS, format_count
 from fedjax_sel.report.summary import summarize
 
 
@@ -113,7 +113,7 @@ def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], li
     rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
         costs = ("bytes", "flops", *timed)
-        spent = [UNITS[name](row[name]) if row["seeds"] > row["diverged"] else "–" for name in costs]
+        spent = [COSTS[name](row[name]) if row["seeds"] > row["diverged"] else "–" for name in costs]
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
         accuracy = [format_spread(row, name) for name in shown]
         marks = {"diverged": diverged, "faults": f"{row['faults']:,}" if row.get("faults") else "–"}

@@ -41,6 +41,9 @@ class Fixed(ClientSelector):
     def signals(self):
         return Signals(before=self.before, after=self.after, trained=self.trained)
 
+    def observe(self, key, state, ctx, cohort, **told):
+        return state
+
     def asks(self, round):
         return jnp.logical_or(self.always, round % 2 == 0)
 

@@ -160,6 +160,9 @@ class AsksAfterwards(Uniform):
     def signals(self):
         return Signals(trained=[Loss()])
 
+    def observe(self, key, state, ctx, cohort, **told):
+        return state
+
 
 @pytest.mark.parametrize("split", ["training", "holdout"])
 def test_signals_of_trained_models_take_the_time_of_the_examples_that_they_look_at(blobs, split):
@@ -295,6 +298,9 @@ class AskedAfterwards(These):
 
     def signals(self):
         return Signals(trained={"trained_loss": Loss()})
+
+    def observe(self, key, state, ctx, cohort, **told):
+        return state
 
 
 class NobodyAny(RandomSubset):
