@@ -1,6 +1,7 @@
 """LEFL: what it runs, its studies by definition, its claims in planted worlds where what must come out is known."""
 
 import dataclasses
+import itertools
 import json
 from typing import Any
 
@@ -42,7 +43,7 @@ from fedjax_sel.papers.lefl.cells import (
     load_experiment,
     name_experiment,
 )
-from fedjax_sel.papers.lefl.cluster_claims import judge_clusters
+from fedjax_sel.papers.lefl.cluster_claims import LOTTERY, PLANTED, judge_clusters
 from fedjax_sel.papers.lefl.comparisons import compare, compare_ratio, find_misses, measure_cell
 from fedjax_sel.papers.lefl.latent import (
     average_within,
@@ -1005,3 +1006,19 @@ def test_medium_says_after_how_many_rounds_and_rests_on_what_it_compares():
     assert papers.load("lefl").results("medium", evidence)
     for figure in papers.load("lefl").figures("medium", evidence):
         plt.close(figure.draw())
+
+
+def test_numbers_that_follow_from_the_planted_division_are_counted():
+    """Four groups of five clients with 480 examples, one of four with 600; cohorts of five, labels pooled."""
+    clients, size = np.array([5, 5, 5, 5, 4]), np.array([480, 480, 480, 480, 600])
+    of_group = np.repeat(np.arange(5), clients)
+    counts = np.array([np.bincount(of_group[list(one)], minlength=5) for one in itertools.combinations(range(24), 5)])
+    shares = counts * size / (counts * size).sum(1, keepdims=True)
+    far = np.where(shares > 0, shares * np.log(np.maximum(shares, 1e-9) / 0.2), 0).sum(1)
+    each = (counts == 1).all(1)
+    for number in (f"{100 * each.mean():.1f} %", f"at least {far[~each].min():.3f}", f"mean is {far.mean():.3f}"):
+        assert number in PLANTED
+    without = far[(counts == [2, 1, 1, 1, 0]).all(1)][0]
+    mean = (4 * without + 20 * far[each][0]) / 24
+    for number in (f"costs {without:.3f}", f"others have {far[each][0]:.3f}", f"mean is {mean:.4f}"):
+        assert number in LOTTERY

@@ -253,7 +253,7 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
 
 LOTTERY = (
     "every cluster is one of the planted groups (groups-are-found), so the shares alone decide: in 4 of 24 draws the "
-    "group of four clients has no slot, which costs 0.277 nats, 0.046 on average"
+    "group of four clients has no slot, which costs 0.277 nats; the others have 0.004, and the mean is 0.0498"
 )
 ALL_GROUPS = "every cluster is one of the planted groups (groups-are-found), so one client of each holds all labels"
 
@@ -302,7 +302,7 @@ def judge_uniform_entropy(study: Mapping[str, Any]) -> Claim:
 
 PLANTED = (
     "it follows from the division alone, whatever the models learn: of all sets of five of the 24 clients, 5.9 % have "
-    "one client of each group, the others have at least 0.277 nats, and the mean is 0.426"
+    "one client of each group, the others have at least 0.268 nats, and the mean is 0.426"
 )
 
 CLOSE = 0.05
