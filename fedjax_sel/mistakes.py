@@ -31,13 +31,13 @@ REMEDY = (
     "number; write jnp.where or jax.lax.cond instead of `if`, and jnp instead of np"
 )
 
-
 MASKED = (
     "a mask chooses elements, whose number is known only while the compiled program runs; write "
     "jnp.where(mask, x, -jnp.inf), or x * mask, whose shapes are fixed"
 )
 
 AMBIGUOUS = "truth value of an array"
+"""What NumPy and JAX say of an array that is asked whether it is true."""
 
 
 def is_library_file(path: str) -> bool:

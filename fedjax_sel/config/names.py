@@ -160,7 +160,7 @@ def names_file(config: Mapping[str, Any], key: str) -> bool:
     """Returns whether a dotted key is a parameter that names files, of a component with a mark of what they contain."""
     head, _, rest = key.partition(".")
     given = config.get(head)
-    if not (isinstance(given, dict) and DIGEST in given and rest):
+    if not (isinstance(given, dict) and given.keys() >= {"name", DIGEST} and rest):
         return False
     known = KINDS[head].known(given["name"]) if head in KINDS else list_source_parameters(given["name"])
     return rest in ("pretrained", "data_dir") or (rest in known and takes_path(known[rest].annotation))

@@ -24,6 +24,7 @@ from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import REGIME
 from fedjax_sel.papers.fedft_eds import studies as fedft_studies
 from fedjax_sel.papers.fedft_eds.cells import list_cells
+from fedjax_sel.papers.fedft_eds.claims import judge_pairs
 from fedjax_sel.papers.fedft_eds.comparisons import HALF_OF_THEM, keep_seeded, need_rivals
 from fedjax_sel.papers.fedft_eds.convergence_claims import find_best_within
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -1229,3 +1230,14 @@ def test_the_laws_differ_by_a_factor_of_ten_at_the_same_alpha():
     by_class, by_client = count_classes(divide_by_class(10, 0.1)), count_classes(divide_by_client(10, 0.1))
     assert (round(by_class, 1), round(by_client, 1)) == (2.4, 1.3), "as the report says"
     assert abs(count_classes(divide_by_client(10, 1.0)) - by_class) < 0.3
+
+
+def test_a_comparison_with_some_of_its_rivals_can_refute_but_not_reproduce():
+    for sign, verdict in ((1, YES), (-1, NO)):
+        found = {"a": {"x": difference(sign * np.array([0.1, 0.11, 0.12, 0.1, 0.11]), np.zeros(5))}}
+        some, every = (
+            judge_pairs("c", "{}", "Fig. 1", "l", of, lambda metric, found=found: found)[0] for of in ("ab", "a")
+        )
+        assert (some.verdict, every.verdict) == (verdict, verdict)
+        assert bool(some.lacks) == (verdict == YES)
+        assert not every.lacks

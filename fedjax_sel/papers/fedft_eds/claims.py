@@ -34,6 +34,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     keep_rivals,
     list_few_experiments,
     name_experiments,
+    need_rivals,
 )
 from fedjax_sel.papers.fedft_eds.convergence_claims import judge_convergence, judge_early, judge_time
 from fedjax_sel.papers.fedft_eds.efficiency_claims import judge_efficiency, judge_other_efficiency
@@ -352,6 +353,7 @@ def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
             text,
             "Table II, section IV-C",
             f"{method} - baseline",
+            rivals,
             lambda metric: compare_in(histories, few, pairs, metric),
         )
 
@@ -400,6 +402,8 @@ def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
         experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in alphas]
         return compare_in(histories, experiments, pairs, metric)
 
+    some = [share for share in SHARES if share != "full"]
+
     def say(methods: Iterable[str]) -> str:
         return " and ".join(words for share, words in SHARES.items() if name_fedavg(share) in methods)
 
@@ -409,6 +413,7 @@ def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
             "FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {} of the clients",
             "Table III, section IV-E",
             "FedFT-EDS - FedAvg",
+            map(name_fedavg, SHARES),
             lambda metric: compare_with(EDS, SHARES, metric),
             say,
         ),
@@ -419,7 +424,8 @@ def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
             "Table III, section IV-E: 'the performance gap is much enlarger ... under strong data heterogeneity'; at "
             "α = 0.5, three of the table's eight comparisons go the other way",
             "FedAvg with all clients - with some of them",
-            lambda metric: compare_with(FEDAVG, [share for share in SHARES if share != "full"], metric, (STRONG,)),
+            map(name_fedavg, some),
+            lambda metric: compare_with(FEDAVG, some, metric, (STRONG,)),
             say,
         ),
     )
@@ -430,6 +436,7 @@ def judge_pairs(
     text: str,
     source: str,
     label: str,
+    rivals: Iterable[str],
     compare_by: Callable[[str], dict[str, dict[str, Difference]]],
     say: Callable[[Iterable[str]], str] = " and ".join,
 ) -> list[Claim]:
@@ -439,12 +446,14 @@ def judge_pairs(
       name, source: of the claim.
       text: of the claim, with a place for the rivals that were run.
       label: what is subtracted from what.
+      rivals: that the sentence is about.
       compare_by: returns the differences of a measure, by rival and experiment.
       say: puts rivals into words.
     """
     there = compare_by(BEST)
     found = judge_advantage(label, compare_by)
-    return [make_claim(name, text.format(say(there)), source, *found, rests_on=name_experiments(there))]
+    claim = make_claim(name, text.format(say(there)), source, *found, rests_on=name_experiments(there))
+    return [need_rivals(claim, rivals, there)]
 
 
 SHARES = {"full": "all", "20 %": "a fifth", "10 %": "a tenth"}
@@ -459,7 +468,7 @@ def judge_bounds(scale: str, histories: Histories) -> list[Claim]:
     def judge_bound(name: str, text: str, pairs: Mapping[str, tuple[str, str]], label: str) -> list[Claim]:
         source = "section IV-C: 'the lower and the upper bound of performance'"
         return judge_pairs(
-            name, text, source, label, lambda metric: compare_in(histories, few, pairs, metric), ", ".join
+            name, text, source, label, pairs, lambda metric: compare_in(histories, few, pairs, metric), ", ".join
         )
 
     return join(

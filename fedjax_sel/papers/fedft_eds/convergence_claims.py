@@ -147,7 +147,7 @@ def judge_time(scale: str, histories: Histories) -> Claim:
     early = any(
         ends_before(histories[name, EDS], histories[name, rival]) for rival, some in over.items() for name in some
     )
-    return make_claim(
+    claim = make_claim(
         "as-accurate-in-a-third-of-the-time",
         f"In a third of the client seconds of {' and '.join(over)}, FedFT-EDS (10 %) is at most {NOTICED:g} less "
         "accurate than they are in all (best accuracy; simulated, with five local epochs if these were run)",
@@ -157,6 +157,7 @@ def judge_time(scale: str, histories: Histories) -> Claim:
         rests_on=name_experiments(over),
         lacks="" if found.verdict == REPRODUCED or not early else ENDS_EARLY,
     )
+    return need_rivals(claim, (FEDAVG, FEDPROX), over)
 
 
 ENDS_EARLY = "runs of FedFT-EDS end before a third of the time is spent: they can support the claim, but not refute it"
