@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -264,6 +264,14 @@ def make_claim(
     return Claim(
         name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, lacks, asked=found.asked
     )
+
+
+def need_rivals(claim: Claim, wanted: Iterable[str], run: Container[str]) -> Claim:
+    """Returns a claim about all rivals, which is not reproduced before all of them were run; one may refute it."""
+    missing = [rival for rival in wanted if rival not in run]
+    if not missing or claim.verdict != REPRODUCED:
+        return claim
+    return replace(claim, lacks=f"the sentence is also about {' and '.join(missing)}, not run in these experiments")
 
 
 def settle_claims(

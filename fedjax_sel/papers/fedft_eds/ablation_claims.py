@@ -22,7 +22,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
 )
 from fedjax_sel.papers.fedft_eds.scales import find_studied
-from fedjax_sel.papers.judging import ask_comparable, judge, judge_larger, make_claim
+from fedjax_sel.papers.judging import ask_comparable, judge, judge_larger_than_each, make_claim
 from fedjax_sel.papers.paper import Claim, Histories
 
 
@@ -209,7 +209,7 @@ def judge_order(scale: str, by_rho: Mapping[str, Any]) -> Claim:
         "At ρ = 0.1, examples have the same order by entropy as by margin (rank correlation above 0.99, overlap of "
         "the chosen tenth above 0.9)",
         "ours: it holds in the limit of ρ to 0",
-        judge_larger(same),
+        judge_larger_than_each({what: {what: d} for what, d in same.items()}),
         {
             "value - bound": describe_differences(same),
             "rank correlation by ρ": {k: v["correlation"] for k, v in by_rho.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from fedjax_sel.papers.fedft_eds.ablation_claims import (
     judge_soft,
 )
 from fedjax_sel.papers.fedft_eds.comparisons import (
-    BEST,
     NOTICED,
     PAIRS,
     compare,
@@ -31,16 +30,14 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     compare_with_random,
     find_accuracy,
     judge_advantage,
-    keep_rivals,
+    judge_pairs,
     list_few_experiments,
     name_experiments,
-    need_rivals,
 )
 from fedjax_sel.papers.fedft_eds.convergence_claims import judge_convergence, judge_early, judge_time
 from fedjax_sel.papers.fedft_eds.efficiency_claims import judge_efficiency, judge_other_efficiency
-from fedjax_sel.papers.fedft_eds.many_claims import judge_many
+from fedjax_sel.papers.fedft_eds.many_claims import judge_half, judge_many, judge_stragglers
 from fedjax_sel.papers.fedft_eds.methods import (
-    ALL,
     CENTRAL,
     EDS,
     EDS50,
@@ -51,17 +48,16 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FROM_CIFAR100,
     LESS,
     RDS,
-    RDS50,
     SCRATCH,
     SPEECH,
     STRONG,
     WEAK,
-    name_fedavg,
     name_few,
     name_many,
 )
-from fedjax_sel.papers.fedft_eds.scales import find_studied, list_alphas, list_compared, list_targets
-from fedjax_sel.papers.judging import judge_larger, make_claim
+from fedjax_sel.papers.fedft_eds.part_claims import judge_part_alone, judge_partial_training
+from fedjax_sel.papers.fedft_eds.scales import find_studied, list_alphas, list_compared
+from fedjax_sel.papers.judging import judge_larger, make_claim, need_rivals
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 
@@ -69,10 +65,10 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns the claims on examples, pretraining, parts, efficiency, ρ and the margin whose cells were run."""
     histories, studies = evidence.histories, evidence.studies
     claims = join(
-        lambda: [judge_entropy(histories)],
-        lambda: judge_early(scale, histories),
+        lambda: [judge_entropy(scale, histories)],
+        lambda: [judge_early(scale, histories)],
         lambda: judge_many(scale, histories),
-        lambda: judge_half(histories),
+        lambda: judge_half(scale, histories),
         lambda: [judge_pretraining(histories)],
         lambda: judge_sources(histories),
         lambda: judge_speech(scale, histories),
@@ -109,6 +105,11 @@ FEWER_PARAMETERS = (
     "an advantage that they are not on all examples"
 )
 
+LESS_TO_LEARN_FROM = (
+    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, a pretrained model may be an "
+    "advantage that it is not on all examples"
+)
+
 BY_ENTROPY: tuple[str, ...] = (
     "partial-training-beats-whole",
     "partial-training-beats-whole-on-a-tenth",
@@ -127,6 +128,7 @@ BY_ENTROPY: tuple[str, ...] = (
     "fedavg-rds-is-as-efficient",
     "more-efficient-with-many-clients",
     "scratch-is-the-lower-bound",
+    "scratch-converges-slowest",
     "centralised-is-the-upper-bound",
 )
 """Claims about choice by entropy whose runs have a part of the examples at `medium`."""
@@ -134,11 +136,17 @@ BY_ENTROPY: tuple[str, ...] = (
 BY_PART: tuple[str, ...] = (
     "random-partial-training-beats-whole",
     "random-partial-training-converges-faster",
+    "random-partial-training-beats-whole-on-a-tenth",
     "partial-training-alone-pays",
+    "classifier-alone-is-best",
+    "closes-the-gap",
 )
 """Claims about partial training on random examples whose runs have a part of the examples at `medium`."""
 
-REASONS: tuple[tuple[tuple[str, ...], str], ...] = ((BY_ENTROPY, SCARCE), (BY_PART, FEWER_PARAMETERS))
+BY_PRETRAINING: tuple[str, ...] = ("pretraining-raises-accuracy", "pretraining-helps-most-under-skew")
+"""Claims about the accuracy gained by pretraining, whose runs have a part of the examples at `medium`."""
+
+REASONS = ((BY_ENTROPY, SCARCE), (BY_PART, FEWER_PARAMETERS), (BY_PRETRAINING, LESS_TO_LEARN_FROM))
 FEW_EXAMPLES = {one: why for names, why in REASONS for one in names}
 """Why claims are not judged by runs with a part of the examples: they may favour one side, whichever it is."""
 
@@ -153,57 +161,18 @@ def is_part(experiment: str) -> bool:
     return experiment.startswith((LESS, "ablation"))
 
 
-def judge_entropy(histories: Histories) -> Claim:
+def judge_entropy(scale: str, histories: Histories) -> Claim:
     """Returns the claim on entropy selection against random selection."""
-    return make_claim(
+    there = compare_with_random(scale, histories)
+    claim = make_claim(
         "entropy-beats-chance",
         "Training on examples chosen by entropy (EDS) is more accurate than on as many random ones (RDS), in every "
         "experiment",
         "Tables II and III",
-        *judge_advantage("EDS - RDS", lambda metric: compare_with_random(histories, metric)),
-        rests_on=name_experiments(compare_with_random(histories)),
+        *judge_advantage("EDS - RDS", lambda metric: compare_with_random(scale, histories, metric)),
+        rests_on=name_experiments(there),
     )
-
-
-def judge_half(histories: Histories) -> list[Claim]:
-    """Returns the claims on half of the examples against all of them, the baselines, and a tenth."""
-
-    def compare_with_each(metric: str, pairs: Mapping[str, tuple[str, str]]) -> dict[str, dict[str, Difference]]:
-        return keep_rivals({rival: compare(histories, *pair, metric) for rival, pair in pairs.items()})
-
-    baselines = {rival: (EDS50, rival) for rival in (FEDAVG, FEDPROX)}
-    tenths = {"RDS": (RDS50, RDS), "EDS": (EDS50, EDS)}
-    there = compare_with_each(BEST, baselines)
-    return join(
-        lambda: [
-            make_claim(
-                "half-beats-all",
-                "Training on half of the examples, chosen by entropy, is more accurate than training on all of them",
-                "Table III, section IV-E",
-                *judge_advantage("EDS 50 % - all examples", lambda metric: compare(histories, EDS50, ALL, metric)),
-                rests_on=compare(histories, EDS50, ALL),
-            )
-        ],
-        lambda: [
-            make_claim(
-                "half-beats-the-baselines",
-                f"FedFT-EDS with half of the examples is more accurate than {' and '.join(there)} with all of them, "
-                "which train the whole model",
-                "abstract: 'uses only 50% user data while improving the global model performance'; Table III",
-                *judge_advantage("FedFT-EDS (50 %) - baseline", lambda metric: compare_with_each(metric, baselines)),
-                rests_on=name_experiments(there),
-            )
-        ],
-        lambda: [
-            make_claim(
-                "half-beats-a-tenth",
-                "Training on half of the examples is more accurate than training on a tenth, for RDS and for EDS",
-                "section IV-E: 'about 1% on CIFAR-10'",
-                *judge_advantage("50 % - 10 %", lambda metric: compare_with_each(metric, tenths)),
-                rests_on=name_experiments(compare_with_each(BEST, tenths)),
-            )
-        ],
-    )
+    return need_rivals(claim, PAIRS, there)
 
 
 def judge_pretraining(histories: Histories) -> Claim:
@@ -340,124 +309,6 @@ def judge_skew(scale: str, histories: Histories) -> Claim:
         {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
         rests_on=[name_few(name, alpha) for name in more for alpha in (STRONG, WEAK)],
     )
-
-
-def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
-    """Returns the claims on partial training against the whole model, with all examples or with a tenth of them."""
-    few = list_few_experiments(scale, histories)
-
-    def judge_against(name: str, text: str, method: str, rivals: Sequence[str]) -> list[Claim]:
-        pairs = {rival: (method, rival) for rival in rivals}
-        return judge_pairs(
-            name,
-            text,
-            "Table II, section IV-C",
-            f"{method} - baseline",
-            rivals,
-            lambda metric: compare_in(histories, few, pairs, metric),
-        )
-
-    return join(
-        lambda: judge_against(
-            "partial-training-beats-whole",
-            "FedFT-EDS with 10 % of the examples is more accurate than {} on all examples, which train the whole model",
-            EDS,
-            (FEDAVG, FEDPROX),
-        ),
-        lambda: judge_against(
-            "random-partial-training-beats-whole",
-            "FedFT-RDS with 10 % of the examples is more accurate than {} on all examples, which train the whole model",
-            RDS,
-            (FEDAVG, FEDPROX),
-        ),
-        lambda: judge_against(
-            "partial-training-beats-whole-on-a-tenth",
-            "FedFT-EDS with 10 % of the examples is more accurate than {}, which train the whole model on as many "
-            "random ones",
-            EDS,
-            (FEDAVG_RDS, FEDPROX_RDS),
-        ),
-    )
-
-
-def judge_part_alone(histories: Histories) -> Claim:
-    """Returns the claim on partial training against the whole model, both with a random tenth."""
-    return make_claim(
-        "partial-training-alone-pays",
-        "With a random tenth of the examples, training a part of the model (FedFT-RDS) is more accurate than training "
-        "all of it (FedAvg-RDS)",
-        "Table II",
-        *judge_advantage("FedFT-RDS - FedAvg-RDS", lambda metric: compare(histories, RDS, FEDAVG_RDS, metric)),
-        rests_on=compare(histories, RDS, FEDAVG_RDS),
-    )
-
-
-def judge_stragglers(scale: str, histories: Histories) -> list[Claim]:
-    """Returns the claims on partial training with all clients against the whole model with all or some of them."""
-
-    def compare_with(
-        method: str, shares: Iterable[str], metric: str, alphas: Sequence[float] = (STRONG, WEAK)
-    ) -> dict[str, dict[str, Difference]]:
-        pairs = {name_fedavg(share): (method, name_fedavg(share)) for share in shares}
-        experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in alphas]
-        return compare_in(histories, experiments, pairs, metric)
-
-    some = [share for share in SHARES if share != "full"]
-
-    def say(methods: Iterable[str]) -> str:
-        return " and ".join(words for share, words in SHARES.items() if name_fedavg(share) in methods)
-
-    return join(
-        lambda: judge_pairs(
-            "beats-stragglers",
-            "FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {} of the clients",
-            "Table III, section IV-E",
-            "FedFT-EDS - FedAvg",
-            map(name_fedavg, SHARES),
-            lambda metric: compare_with(EDS, SHARES, metric),
-            say,
-        ),
-        lambda: judge_pairs(
-            "stragglers-widen-the-gap",
-            f"If clients drop out of FedAvg, it falls further behind FedFT-EDS at α = {STRONG:g}: FedAvg with all "
-            "clients is more accurate than with {} of them",
-            "Table III, section IV-E: 'the performance gap is much enlarger ... under strong data heterogeneity'; at "
-            "α = 0.5, three of the table's eight comparisons go the other way",
-            "FedAvg with all clients - with some of them",
-            map(name_fedavg, some),
-            lambda metric: compare_with(FEDAVG, some, metric, (STRONG,)),
-            say,
-        ),
-    )
-
-
-def judge_pairs(
-    name: str,
-    text: str,
-    source: str,
-    label: str,
-    rivals: Iterable[str],
-    compare_by: Callable[[str], dict[str, dict[str, Difference]]],
-    say: Callable[[Iterable[str]], str] = " and ".join,
-) -> list[Claim]:
-    """Returns the claim that the first of each rival's pair is more accurate.
-
-    Args:
-      name, source: of the claim.
-      text: of the claim, with a place for the rivals that were run.
-      label: what is subtracted from what.
-      rivals: that the sentence is about.
-      compare_by: returns the differences of a measure, by rival and experiment.
-      say: puts rivals into words.
-    """
-    there = compare_by(BEST)
-    found = judge_advantage(label, compare_by)
-    claim = make_claim(name, text.format(say(there)), source, *found, rests_on=name_experiments(there))
-    return [need_rivals(claim, rivals, there)]
-
-
-SHARES = {"full": "all", "20 %": "a fifth", "10 %": "a tenth"}
-"""Fractions of FedAvg's clients, those of `FRACTIONS`, in words."""
 
 
 def judge_bounds(scale: str, histories: Histories) -> list[Claim]:

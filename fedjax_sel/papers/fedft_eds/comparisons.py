@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,11 @@ from fedjax_sel.papers.fedft_eds.methods import (
     STRONG,
     WEAK,
     name_few,
+    name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
-from fedjax_sel.papers.fedft_eds.scales import list_compared
-from fedjax_sel.papers.judging import REPRODUCED, Judgement, judge_larger, judge_larger_than_each
+from fedjax_sel.papers.fedft_eds.scales import list_compared, list_targets
+from fedjax_sel.papers.judging import Judgement, judge_larger, judge_larger_than_each, make_claim, need_rivals
 from fedjax_sel.papers.paper import Claim, Histories
 
 NOTICED = 0.005
@@ -94,6 +94,11 @@ def list_few_experiments(scale: str, histories: Histories) -> list[str]:
     return [name for name in named if (name, EDS) in histories]
 
 
+def list_many_experiments(scale: str) -> list[str]:
+    """Returns the names of the experiments with many clients, whether they were run or not."""
+    return [name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
+
+
 def compare(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
     """Returns first minus second of a measure on images, wherever `keep_seeded` and `keep_whole` keep it."""
     return keep_whole(keep_seeded(compare_all(histories, first, second, metric)))
@@ -135,14 +140,6 @@ def keep_rivals(by_rival: Mapping[str, Mapping[str, Difference]]) -> dict[str, d
     return {rival: found for rival, found in kept.items() if found}
 
 
-def need_rivals(claim: Claim, wanted: Iterable[str], run: Container[str]) -> Claim:
-    """Returns a claim about all rivals, which is not reproduced before all of them were run; one may refute it."""
-    missing = [rival for rival in wanted if rival not in run]
-    if not missing or claim.verdict != REPRODUCED:
-        return claim
-    return replace(claim, lacks=f"the sentence is also about {' and '.join(missing)}, not run in these experiments")
-
-
 def name_experiments(by_rival: Mapping[str, Mapping[str, Difference]]) -> list[str]:
     """Returns the experiments of all comparisons, each once."""
     return list(dict.fromkeys(name for found in by_rival.values() for name in found))
@@ -153,6 +150,36 @@ PAIRS = {TENTH: (EDS, RDS), HALF_OF_THEM: (EDS50, RDS50)}
 """Entropy selection and its rival, random selection of as many examples."""
 
 
-def compare_with_random(histories: Histories, metric: str = BEST) -> dict[str, dict[str, Difference]]:
-    """Returns entropy selection minus random selection of as many examples, by rival and experiment."""
-    return keep_rivals({rival: compare(histories, *pair, metric) for rival, pair in PAIRS.items()})
+def compare_with_random(scale: str, histories: Histories, metric: str = BEST) -> dict[str, dict[str, Difference]]:
+    """Returns entropy selection minus random selection of as many examples, by rival and experiment.
+
+    Half of the examples count with many clients alone, as in the source's tables.
+    """
+    halves = {HALF_OF_THEM: PAIRS[HALF_OF_THEM]}
+    found = compare_in(histories, list_many_experiments(scale), halves, metric)
+    return keep_rivals({TENTH: compare(histories, *PAIRS[TENTH], metric), **found})
+
+
+def judge_pairs(
+    name: str,
+    text: str,
+    source: str,
+    label: str,
+    rivals: Iterable[str],
+    compare_by: Callable[[str], dict[str, dict[str, Difference]]],
+    say: Callable[[Iterable[str]], str] = " and ".join,
+) -> list[Claim]:
+    """Returns the claim that the first of each rival's pair is more accurate.
+
+    Args:
+      name, source: of the claim.
+      text: of the claim, with a place for the rivals that were run.
+      label: what is subtracted from what.
+      rivals: that the sentence is about.
+      compare_by: returns the differences of a measure, by rival and experiment.
+      say: puts rivals into words.
+    """
+    there = compare_by(BEST)
+    found = judge_advantage(label, compare_by)
+    claim = make_claim(name, text.format(say(there)), source, *found, rests_on=name_experiments(there))
+    return [need_rivals(claim, rivals, there)]

@@ -16,7 +16,6 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     keep_seeded,
     keep_whole,
     name_experiments,
-    need_rivals,
 )
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
@@ -42,6 +41,7 @@ from fedjax_sel.papers.judging import (
     judge,
     judge_larger_than_each,
     make_claim,
+    need_rivals,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 
@@ -112,9 +112,9 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
     few = [name_few(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
     many = [name_many(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
     random, chance = relate(FEDAVG_RDS, EDS, few), relate(EDS50, RDS50, many)
-    whole = {rival: found for rival in (FEDAVG, ALL) if (found := relate(EDS, rival, many))}
-    tenth = name_fedavg("10 %")
-    others = {rival: found for rival in (EDS, RDS, ALL) if (found := relate(tenth, rival, many))}
+    all_there, tenth, lighter = (FEDAVG, ALL), name_fedavg("10 %"), (EDS, RDS, ALL)
+    whole = {rival: found for rival in all_there if (found := relate(EDS, rival, many))}
+    others = {rival: found for rival in lighter if (found := relate(tenth, rival, many))}
     asked = (
         (
             "fedavg-rds-is-as-efficient",
@@ -151,6 +151,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             f"With many clients, FedAvg with a tenth of them has a higher learning efficiency than {', '.join(others)} "
             "with all of them (compared in decades)",
             "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
+            lighter,
             others,
         ),
         (
@@ -158,24 +159,29 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             f"With many clients, FedFT-EDS (10 %) has a higher learning efficiency than {' and '.join(whole)} with "
             "all clients and all of their examples (compared in decades)",
             "section IV-E, Fig. 7: 'consistently exhibits better learning efficiency'",
+            all_there,
             whole,
         ),
     )
     return claims + [
-        make_claim(
-            name,
-            text,
-            source,
-            judge_larger_than_each(rivals),
-            {
-                "efficiency of the first method / of the other": {
-                    f"{name}, against {rival}": describe_factor(d)
-                    for rival, found in rivals.items()
-                    for name, d in found.items()
-                }
-            },
-            rests_on=name_experiments(rivals),
+        need_rivals(
+            make_claim(
+                name,
+                text,
+                source,
+                judge_larger_than_each(rivals),
+                {
+                    "efficiency of the first method / of the other": {
+                        f"{name}, against {rival}": describe_factor(d)
+                        for rival, found in rivals.items()
+                        for name, d in found.items()
+                    }
+                },
+                rests_on=name_experiments(rivals),
+            ),
+            wanted,
+            rivals,
         )
-        for name, text, source, rivals in among
+        for name, text, source, wanted, rivals in among
         if rivals
     ]

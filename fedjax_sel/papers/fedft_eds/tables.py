@@ -35,7 +35,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     ablated = any(experiment.startswith("ablation") for experiment, _ in histories)
     return join(
         lambda: [tabulate_accuracy(histories)],
-        lambda: [tabulate_costs(histories, studies["time"])],
+        lambda: [tabulate_costs(scale, histories, studies["time"])],
         lambda: tabulate_laws(scale, histories),
         lambda: [tabulate_ablations(histories)] if ablated else [],
         lambda: [tabulate_ranks(studies["entropies"])],
@@ -71,10 +71,9 @@ def tabulate_accuracy(histories: Histories) -> Table:
     )
 
 
-def tabulate_costs(histories: Histories, study: Any) -> Table:
+def tabulate_costs(scale: str, histories: Histories, study: Any) -> Table:
     """Returns the table of seconds, bytes and learning efficiency."""
-    rows = []
-    first = next((e for e, m in list_main_cells(histories) if m == FEDAVG), None)
+    rows, timed = [], name_few(find_studied(scale), STRONG)
     for experiment, method in list_main_cells(histories):
         if experiment == PRETRAINING:
             continue
@@ -86,7 +85,7 @@ def tabulate_costs(histories: Histories, study: Any) -> Table:
                 f"{value['client_seconds'].mean():.4g}",
                 f"{value['efficiency'].mean():.3g}",
                 "—"
-                if seconds is None or experiment != first
+                if seconds is None or experiment != timed
                 else f"{np.median(seconds) / np.median(study['seconds'][FEDAVG]):.2f}",
                 f"{value['bytes'].mean() / 1e6:.4g}",
                 f"{100 * value['selection_share'].mean():.1f} %",

@@ -39,7 +39,7 @@ from fedjax_sel.papers.lefl.comparisons import (
     list_settings,
     measure_cell,
 )
-from fedjax_sel.papers.lefl.numbers import find_data, find_target
+from fedjax_sel.papers.lefl.numbers import find_data, find_target, list_compared_costs, list_own
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 Judge = Callable[[str, Histories, str], list[Claim]]
@@ -120,7 +120,7 @@ def say_ends(scale: str, method: str) -> str:
 
 def judge_speed_up(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim of Table I on LEFL against FedAvg."""
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     thrice = compare_ratio(histories, names, (settings, FEDAVG), (settings, LEFL), SPEED_UP)
     if settings == AS_PUBLISHED:
         source = "Table I"
@@ -151,7 +151,7 @@ def judge_rounds(scale: str, histories: Histories, settings: str) -> list[Claim]
     """Returns the claim on rounds against each of the other methods, if all are run."""
     if not has_all(scale, settings, BASELINES):
         return []
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     faster = {
         other: compare_costs(histories, names, "rounds", (settings, other), (settings, LEFL)) for other in BASELINES
     }
@@ -169,7 +169,7 @@ def judge_rounds(scale: str, histories: Histories, settings: str) -> list[Claim]
 
 def judge_rate(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claim on FedAvg's rounds at one rate and at the other."""
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     rate = compare_ratio(histories, names, (LOW, FEDAVG), (HIGH, FEDAVG), SPEED_UP)
     return [
         make_claim(
@@ -187,7 +187,7 @@ def judge_rate(scale: str, histories: Histories) -> list[Claim]:
 def judge_slow_baselines(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claims of Table I on FedProx and, on EMNIST or what replaces it, FedNova, if they are run."""
     out = []
-    every = list(EXPERIMENTS[scale])
+    every = list_compared_costs(scale)
     for method, how, source, names in (
         (FEDPROX, "as published, μ = 1", "Table I", every),
         (FEDNOVA, "as published", "Table I, on EMNIST", [name for name in every if not is_cifar(name)]),
@@ -209,7 +209,7 @@ def judge_slow_baselines(scale: str, histories: Histories, settings: str) -> lis
 
 def judge_fast_scaffold(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim of Table I on SCAFFOLD."""
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     scaffold = compare_costs(histories, names, "rounds", (settings, FEDAVG), (settings, SCAFFOLD))
     return [
         make_claim(
@@ -227,7 +227,7 @@ def judge_accuracy(scale: str, histories: Histories, settings: str) -> list[Clai
     """Returns the claim of Fig. 5 on final accuracy against each of the other methods, if all are run."""
     if not has_all(scale, settings, BASELINES):
         return []
-    names = list(EXPERIMENTS[scale])
+    names = list_own(scale)
     over = {m: compare(histories, names, "accuracy_last", (settings, LEFL), (settings, m)) for m in BASELINES}
     return [
         make_claim(
@@ -247,7 +247,7 @@ LEADS = {"labeldir": 0.05, "label15": 0.06, "label2": 0.06}
 
 def judge_lead(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on LEFL's lead over SCAFFOLD on EMNIST or the data that replace it; none on CIFAR alone."""
-    published = {name: lead for name in EXPERIMENTS[scale] for end, lead in LEADS.items() if name.endswith(f", {end}")}
+    published = {name: lead for name in list_own(scale) for end, lead in LEADS.items() if name.endswith(f", {end}")}
     if not published or not has_all(scale, settings, (SCAFFOLD, LEFL)):
         return []
     over = compare(histories, published, "accuracy_last", (settings, LEFL), (settings, SCAFFOLD))
@@ -286,7 +286,7 @@ def judge_against_fedavg(scale: str, histories: Histories, settings: str) -> lis
 
 def judge_scaffold(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on SCAFFOLD's final accuracy against FedAvg's."""
-    names = list(EXPERIMENTS[scale])
+    names = [name for name in list_own(scale) if scale != "full" or not is_cifar(name)]
     ahead = compare(histories, names, "accuracy_last", (settings, SCAFFOLD), (settings, FEDAVG))
     slug, how, source = {
         AS_PUBLISHED: ("", f"as published, both with {LOW}", IMPLIED_OF_SCAFFOLD),
@@ -306,7 +306,7 @@ def judge_scaffold(scale: str, histories: Histories, settings: str) -> list[Clai
 
 def judge_noise(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on how much accuracy fluctuates from round to round at the end."""
-    names = list(EXPERIMENTS[scale])
+    names = list_own(scale)
     calmer = compare(histories, names, "noise_last", (settings, FEDAVG), (settings, LEFL))
     return [
         make_claim(
@@ -323,7 +323,7 @@ def judge_noise(scale: str, histories: Histories, settings: str) -> list[Claim]:
 
 def judge_more_bytes(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on Table I's cost with EMNIST or the data that replace it; none on CIFAR alone."""
-    names = [name for name in EXPERIMENTS[scale] if not is_cifar(name)]
+    names = [name for name in list_compared_costs(scale) if not is_cifar(name)]
     if not names:
         return []
     more = compare_costs(histories, names, "bytes", (settings, LEFL), (settings, FEDAVG))
@@ -348,7 +348,7 @@ FEW_CLIENTS = (
 
 def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on Table I's cost on CIFAR; none without CIFAR."""
-    names = [name for name in EXPERIMENTS[scale] if is_cifar(name)]
+    names = [name for name in list_compared_costs(scale) if is_cifar(name)]
     if not names:
         return []
     fewer = compare_costs(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
@@ -369,7 +369,7 @@ def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[C
 
 def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claim that SCAFFOLD's fewer rounds cost more bytes, as each of them sends twice a model."""
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     more = compare_costs(histories, names, "bytes", (AS_PUBLISHED, SCAFFOLD), (AS_PUBLISHED, FEDAVG))
     return [
         make_claim(
@@ -385,7 +385,7 @@ def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
 
 def judge_computation(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on what clients compute until the target; the server's clustering is on nobody's bill."""
-    names = list(EXPERIMENTS[scale])
+    names = list_compared_costs(scale)
     less = compare_costs(histories, names, "flops", (settings, FEDAVG), (settings, LEFL))
     said = "'significantly decreasing the communication overhead and overall computational expense'"
     return [
@@ -414,7 +414,7 @@ def judge_combinations(scale: str, histories: Histories, settings: str) -> list[
     mine = {FEDAVG: LEFL} | {theirs: f"LEFL + {theirs}" for theirs in (FEDPROX, SCAFFOLD, FEDNOVA)}
     if not has_all(scale, settings, mine.values()):
         return []
-    names = list(EXPERIMENTS[scale])
+    names = list_own(scale)
     over = {
         theirs: compare(histories, names, "accuracy_last", (settings, method), (settings, theirs))
         for theirs, method in mine.items()
@@ -437,7 +437,7 @@ def judge_tuned(scale: str, histories: Histories, settings: str) -> list[Claim]:
     if not has_all(scale, settings, TUNED):
         return []
     tuned = {}
-    for name in EXPERIMENTS[scale]:
+    for name in list_own(scale):
         ends = {m: measure_cell(histories, name, settings, m, "accuracy_last") for m in (FEDPROX, *TUNED)}
         seeds = min(map(len, ends.values()))
         best = max(ends, key=lambda m, ends=ends, seeds=seeds: ends[m][:seeds].mean())
@@ -452,6 +452,6 @@ def judge_tuned(scale: str, histories: Histories, settings: str) -> list[Claim]:
             "ours: with the default μ, FedProx is nearly FedAvg",
             judge_larger(tuned, NOTICED),
             {"LEFL - FedProx": describe_differences(tuned)},
-            rests_on=list_settings(EXPERIMENTS[scale], settings),
+            rests_on=list_settings(list_own(scale), settings),
         )
     ]

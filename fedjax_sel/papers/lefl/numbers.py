@@ -8,7 +8,7 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, last_mean, rounds_to
-from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
+from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, EXPERIMENTS, FULL, LAST, LEFL, SCAFFOLD, TARGETS
 from fedjax_sel.papers.measures import fill_diverged, find_best, list_results, measure_once, to_floats
 from fedjax_sel.papers.paper import Evidence, Result
 from fedjax_sel.papers.published import read_published
@@ -26,12 +26,25 @@ def list_published() -> dict[str, dict[str, tuple[int, float, float]]]:
 TABLE_1 = list_published()
 """Rounds (501: more than 500), MB per round and client, total GB including the pre-phase."""
 
+PUBLISHED_ROUNDS = 500
+"""The rounds of the source's runs."""
+
 MODELS = {
     "CIFAR-10, ResNet-20, 100 @ 10 %": (269_722, 100, 10, 3 * 32 * 32, 10),
     "CIFAR-100, ResNet-20, 100 @ 10 %": (275_572, 100, 10, 3 * 32 * 32, 100),
     "EMNIST, labeldir": (108_478, 1000, 10, 28 * 28, 62),
 }
 """Parameters, clients, cohort size, values per public example (a byte each) and classes behind Table I."""
+
+
+def list_own(scale: str) -> list[str]:
+    """Returns the experiments on which claims rest: the source's own if the scale has them, else what replaces them."""
+    return list(FULL if scale == "full" else EXPERIMENTS[scale])
+
+
+def list_compared_costs(scale: str) -> list[str]:
+    """Returns the experiments of Table I if the scale has them, else what replaces them."""
+    return [name for name in list_own(scale) if scale != "full" or name in TABLE_1]
 
 
 COSTS = ("bytes", "flops")
@@ -104,10 +117,12 @@ def measure_noise(accuracy: np.ndarray) -> np.ndarray:
 
 
 def find_published(experiment: str, method: str, metric: str) -> float | None:
-    """Returns the source's rounds to the target for a cell as published; None if it gives none."""
+    """Returns the source's rounds to the target for a cell as published; None if it gives none, or "more than 500"."""
     name = experiment.rpartition(" (")[0]
     theirs = TABLE_1.get(name, {}).get(method) if experiment.endswith(f"({AS_PUBLISHED})") else None
-    return float(theirs[0]) if theirs and metric == f"rounds_to_{find_target(name):g}" else None
+    if theirs is None or theirs[0] > PUBLISHED_ROUNDS or metric != f"rounds_to_{find_target(name):g}":
+        return None
+    return float(theirs[0])
 
 
 KEPT = (

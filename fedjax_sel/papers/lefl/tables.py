@@ -10,7 +10,7 @@ import numpy as np
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, EXPERIMENTS, HIGH, LOW, SHOWN, name_experiment
 from fedjax_sel.papers.lefl.latent import CORRELATED
-from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, list_targets, measure
+from fedjax_sel.papers.lefl.numbers import MODELS, PUBLISHED_ROUNDS, TABLE_1, compute_gigabytes, list_targets, measure
 from fedjax_sel.papers.measures import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Table, join
 
@@ -56,8 +56,17 @@ def format_targets(name: str, method: str, settings: str, history: History) -> t
     for target in list_targets(name):
         rounds, paid = np.median(value[f"rounds_to_{target:g}"]), np.median(value[f"bytes_to_{target:g}"]) / 1e9
         text = f"{target:g}: {rounds:.0f}, {paid:.3g} GB" if np.isfinite(paid) else f"{target:g}: >{history.rounds}"
-        texts.append(text if theirs is None else f"{text} ({theirs[0]}, {theirs[2]:.3g} GB)")
+        texts.append(text if theirs is None else f"{text} ({format_published(theirs[0])}, {theirs[2]:.3g} GB)")
     return (*texts, f"{value['cohort'].mean():.1f}", f"{value['selection_bytes'].mean() / 1e9:.3g}")
+
+
+def format_published(rounds: int) -> str:
+    """Returns a number of rounds as the source has it, which ends after 500.
+
+    >>> format_published(256), format_published(501)
+    ('256', '>500')
+    """
+    return str(rounds) if rounds <= PUBLISHED_ROUNDS else f">{PUBLISHED_ROUNDS}"
 
 
 def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
@@ -95,7 +104,7 @@ def make_cost_table() -> Table:
                 (
                     name,
                     method,
-                    str(rounds) if rounds <= 500 else ">500",
+                    format_published(rounds),
                     f"{total:.3g}",
                     f"{difference:+.2f}",
                     f"{training:.3g}" + (f" + {before:.2g}" if before else ""),
