@@ -45,6 +45,32 @@ def expand(array: Any, like: Any) -> Any:
     return array.reshape(array.shape + (1,) * (like.ndim - array.ndim))
 
 
+def add_weighted(weight: Real[Array, "m"], leaf: Shaped[Array, "m ..."]) -> Shaped[Array, "..."]:
+    """Returns the weighted sum over the first axis, without the rounding of accelerators' products.
+
+    These would round weights and numbers to 11 bits (TF32) or 8 (bfloat16), so that a mean of equal numbers is another.
+
+    >>> add_weighted(jnp.array([0.25, 0.75]), jnp.array([[1.0, 2.0], [3.0, 2.0]]))
+    Array([2.5, 2. ], dtype=float32)
+    """
+    return jnp.tensordot(weight, leaf, 1, precision="highest")
+
+
+def keep_types(new: Any, old: Any) -> Any:
+    """Returns a pytree with the floating types of another, which products with a float32 array would have widened.
+
+    >>> keep_types(jnp.ones(2), jnp.ones(2, jnp.bfloat16)).dtype
+    dtype(bfloat16)
+    """
+
+    def keep(a, b):
+        dtype = getattr(b, "dtype", None)
+        both = all(jnp.issubdtype(getattr(one, "dtype", None) or type(one), jnp.floating) for one in (a, b))
+        return jnp.asarray(a).astype(dtype) if both and dtype is not None else a
+
+    return jax.tree.map(keep, new, old)
+
+
 def widen(tree: Any) -> Any:
     """Returns arrays of at least 32 bits.
 

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedjax_sel.arrays import widen
+from fedjax_sel.arrays import add_weighted, widen
 from fedjax_sel.pytree import Pytree, Scalar, param, show, static
 from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Updates, Variables
 
@@ -777,7 +777,7 @@ class Aggregator(Strategy):
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
         """Returns the cohort's change, from all deltas with a leading `m`; their weighted sum by default."""
-        return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
+        return jax.tree.map(lambda leaf: add_weighted(weights, leaf), deltas)
 
     def server_optimizer(self) -> optax.GradientTransformation:
         """Returns the server's optimiser, whose gradient is minus the change; by default it adds the change."""

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
+from fedjax_sel.arrays import add_weighted
 from fedjax_sel.pytree import Pytree, static
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Updates(Pytree):
         """Returns the model plus the weighted mean of the updates; the model itself if all weights are 0."""
         total = weight.sum()
         share = weight / jnp.where(total > 0, total, 1.0)
-        return jax.tree.map(lambda leaf, delta: leaf + jnp.tensordot(share, delta, 1), self.received, self.delta)
+        return jax.tree.map(lambda leaf, delta: leaf + add_weighted(share, delta), self.received, self.delta)
 
 
 class Batch(Pytree):

@@ -174,6 +174,8 @@ class Half(nn.Module):
         *({"aggregation": aggregation.load(name)()} for name in aggregation.available() if name != "dp_fedavg"),
         *({"correction": correction.load(name)()} for name in correction.available()),
         {"correction": correction.Scaffold(applied="after_momentum")},
+        {"correction": correction.load("proximal")(np.float64(0.5))},
+        {"local_training": SGD(0.1, momentum=np.float32(0.9), weight_decay=np.float64(0.01))},
         *({"client_selection": client_selection.load(name)()} for name in ("fed_entropy", "optimal_sampling")),
     ],
     ids=str,

@@ -55,10 +55,12 @@ class FedLECC(ClientSelector):
         """Returns clients of the clusters of highest loss, the highest first."""
         n, each = ctx.num_clients, -(-ctx.m // self.clusters)
         noise, tie = jax.random.uniform(key, (2, n))
-        count = jnp.zeros(n).at[state].add(ctx.available.astype(jnp.float32))
-        mean = jnp.zeros(n).at[state].add(jnp.where(ctx.available, loss, 0.0)) / jnp.maximum(count, 1)
+        undecided = ctx.available & jnp.isnan(loss)
+        told = ctx.available & ~undecided
+        count = jnp.zeros(n).at[state].add(told.astype(jnp.float32))
+        mean = jnp.zeros(n).at[state].add(jnp.where(told, loss, 0.0)) / jnp.maximum(count, 1)
         worse = jnp.argsort(jnp.lexsort((tie, jnp.where(count > 0, -mean, jnp.inf))))  # rank of each cluster
-        place = places_in_strata(noise, -loss, jnp.where(ctx.available, state, n))
+        place = places_in_strata(noise, jnp.where(told, -loss, jnp.inf), jnp.where(ctx.available, state, n))
         order = jnp.lexsort((place, worse[state], place // each, ~ctx.available))
         client = order[: ctx.m]
-        return cohort_of(client, ctx.available[client])
+        return cohort_of(client, ctx.available[client], undecided.sum())

@@ -12,7 +12,7 @@ from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import cohort_of, top_m, uniform_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import DROPPED, Cohort, Context, PRNGKey
 
 __all__ = ["GPFL"]
 
@@ -203,8 +203,12 @@ class GPFL(ClientSelector):
         validation_accuracy: Float[Array, ""],
         validation_loss: Float[Array, ""],
     ) -> GPFLState:
-        """Returns the state with the rewards of the clients that returned; without those of a projection not finite."""
-        cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(projection))
+        """Returns the state with the members' rewards, without those whose projection is not finite.
+
+        A member that did not return gets 0 or, if that is less, the mean of those that did (if none did, of all clients
+        so far), so that clients that never return do not come first when the others' rewards are negative.
+        """
+        silent, cohort = ~cohort.mask, cohort.replace(mask=cohort.mask & jnp.isfinite(projection))
         last = state.projection.at[cohort.returned].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
             share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5), its sum over the cohort, as in the code
@@ -212,10 +216,16 @@ class GPFL(ClientSelector):
             share = jax.nn.softmax(last)[cohort.client]  # Eq. (5) as printed, its sum over all clients
         reward = share * self.factor(state, validation_accuracy, validation_loss)  # Eq. (8)
         empty: Bool[Array, ""] = ~cohort.mask.any()
+        known = state.rewarded > 0
+        so_far = jnp.where(known, state.total / jnp.maximum(state.rewarded, 1), 0.0).sum() / jnp.maximum(known.sum(), 1)
+        mean = jnp.where(cohort.mask, reward, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        reward = jnp.where(cohort.mask, reward, jnp.minimum(jnp.where(empty, so_far, mean), 0.0))
+        counts = cohort.mask | (silent & (known.any() | ~empty))  # before any reward, nothing is expected
+        rewarded = jnp.where(counts, cohort.selected, DROPPED)
         return GPFLState(
             projection=last,
-            total=state.total.at[cohort.returned].add(jnp.where(cohort.mask, reward, 0.0), mode="drop"),
-            rewarded=state.rewarded.at[cohort.returned].add(1, mode="drop"),
+            total=state.total.at[rewarded].add(reward, mode="drop"),
+            rewarded=state.rewarded.at[rewarded].add(1, mode="drop"),
             selected=state.selected.at[cohort.selected].add(1, mode="drop"),
             accuracy=jnp.where(empty, state.accuracy, validation_accuracy),
             loss=jnp.where(empty, state.loss, validation_loss),
@@ -224,7 +234,8 @@ class GPFL(ClientSelector):
     def factor(self, state: GPFLState, accuracy: Float[Array, ""], loss: Float[Array, ""]) -> Float[Array, ""]:
         """Returns the factor on the round's rewards; before the first round with an update, accuracy counts as 0."""
         first = ~state.rewarded.any()
-        rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
+        rise, change = accuracy - state.accuracy, loss - state.loss
+        change = jnp.where(first | jnp.isnan(change), 0.0, change)  # two infinite losses do not differ
         same, kind = jnp.abs(rise) < UNCHANGED, self.rule("reward")
         if kind in ("none", "zero"):
             return jnp.asarray(1.0 if kind == "none" else 0.0)

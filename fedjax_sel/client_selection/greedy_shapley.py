@@ -36,7 +36,8 @@ class GreedyShapley(ClientSelector):
     (S-FedAvg) draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` starts at `1 / N` and
     `Φ_i ← α Φ_i + β φ_i`. For the first two rules, `memory="ema"` makes the value a moving average, `α` times the
     old value plus `1 - α` times the new one, from the first one on. A member whose update was not merged adds nothing:
-    its value of the round is 0 and its selection counts, so that clients that do not return do not fill every cohort.
+    its value of the round is 0 or, if that is less, the mean of those that were merged (if none was, of all known
+    values), and its selection counts, so that clients that do not return do not fill every cohort.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
     them, or `m²` in each pass of `"gtg"`. This costs the clients nothing. GreedyFed's code compares with an S-FedAvg in
@@ -91,8 +92,11 @@ class GreedyShapley(ClientSelector):
     def observe(
         self, key: PRNGKey, state: GreedyShapleyState, ctx: Context, cohort: Cohort, *, shapley: Float[Array, "m"]
     ) -> GreedyShapleyState:
-        """Returns the values, updated with those of this round; 0 for members whose update was not merged."""
-        shapley = jnp.where(cohort.mask, shapley, 0.0)
+        """Returns the values, updated with those of this round; at most 0 for members whose update was not merged."""
+        known = jnp.where(state.selected, state.value, 0.0).sum() / jnp.maximum(state.selected.sum(), 1)
+        mean = jnp.where(cohort.mask, shapley, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        mean = jnp.where(cohort.mask.any(), mean, known)
+        shapley = jnp.where(cohort.mask, shapley, jnp.minimum(mean, 0.0))
         value, count = state.value[cohort.client], state.count[cohort.client]
         if self.rule == "softmax":
             new = self.alpha * value + self.beta * shapley

@@ -43,7 +43,8 @@ class HACCS(ClientSelector):
     with clients left.
 
     A client that has not trained counts with the loss `ln C` of a random guess, and a member that did not return with
-    the mean loss of all; otherwise those that never return could take every slot, as losses fall. Each client sends its
+    the mean loss of all; otherwise clusters that never return could take every slot, as losses fall. Within a cluster,
+    the fastest keep their slots even if they never return. Each client sends its
     label counts, `C` numbers, once, and each member its training loss. The clients must have devices, whose expected
     seconds cost nothing to know. Noise on the counts, which the source allows for privacy, is left out. The authors'
     code divides the sums over available clients by the cluster's full size, and takes a client's use of its processor

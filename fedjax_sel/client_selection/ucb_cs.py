@@ -41,8 +41,9 @@ class UCBCS(ClientSelector):
 
     `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
     γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
-    nothing counts as having reported the mean loss of the members that did (if none did, of the last members that did),
-    so that clients that cannot return do not fill every cohort, while the losses of the others fall. `γ = 1` without
+    nothing counts as having reported the loss with which `p_i` times it is the mean of that product over the members
+    that did (if none did, over the last members that did), so that clients that cannot return do not fill every cohort,
+    while the losses of the others fall. `γ = 1` without
     the factor `p_i` is UCB1 on losses. No client is asked before training; each member sends two numbers with its
     update.
 
@@ -75,8 +76,11 @@ class UCBCS(ClientSelector):
         seen = state.reports > 0
         reports = jnp.where(seen, state.reports, 1.0)
         bonus = state.deviation * jnp.sqrt(2 * jnp.log(jnp.maximum(state.rounds, 1.0)) / reports)
-        share = ctx.num_examples / ctx.num_examples.sum()
-        return jnp.where(seen, share * (state.losses / reports + bonus), jnp.inf)
+        return jnp.where(seen, self.shares(ctx) * (state.losses / reports + bonus), jnp.inf)
+
+    def shares(self, ctx: Context) -> Float[Array, "N"]:
+        """Returns `p_i`."""
+        return ctx.num_examples / ctx.num_examples.sum()
 
     def select(self, key: PRNGKey, state: UCBCSState, ctx: Context) -> Cohort:
         """Returns the clients of largest index."""
@@ -97,9 +101,11 @@ class UCBCS(ClientSelector):
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
         some: Bool[Array, ""] = cohort.mask.any()
-        level = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        share = self.shares(ctx)[cohort.client]
+        level = jnp.where(cohort.mask, share * training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
         level = jnp.where(some, level, state.level)
-        loss = jnp.where(cohort.mask, training_loss, level)
+        expected = jnp.where(share > 0, level / jnp.where(share > 0, share, 1.0), 0.0)
+        loss = jnp.where(cohort.mask, training_loss, expected)
         reported = jnp.where(some | seen.any(), cohort.selected, DROPPED)  # before any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from fedjax_sel.arrays import wide_zeros, widen
+from fedjax_sel.arrays import add_weighted, wide_zeros, widen
 from fedjax_sel.protocols import Correction
 from fedjax_sel.pytree import Pytree, Scalar, param
 from fedjax_sel.types import Cohort, Variables
@@ -41,6 +40,7 @@ class FedDyn(Correction):
     Source: Acar et al., "Federated Learning Based on Dynamic Regularization", 2021,
     https://arxiv.org/abs/2111.04263, Algorithm 1.
 
+    >>> import jax.numpy as jnp
     >>> zero, one = jnp.float32(0), jnp.float32(1)
     >>> FedDyn(alpha=0.5).correct(FedDynState(one / 4, zero), gradient=2 * one, variables=one, received=zero)
     Array(2.25, dtype=float32)
@@ -82,7 +82,7 @@ class FedDyn(Correction):
         uploads = widen(uploads)
 
         def add_up(leaf: Array) -> Array:
-            return jnp.tensordot(cohort.mask.astype(leaf.dtype), leaf, 1)
+            return add_weighted(cohort.mask.astype(leaf.dtype), leaf)
 
         # Alg. 1: ∇L_k(θ_k^t) = ∇L_k(θ_k^{t-1}) - α (θ_k^t - θ^{t-1}), and h^t = h^{t-1} - α/m Σ_k (θ_k^t - θ^{t-1})
         return FedDynState(

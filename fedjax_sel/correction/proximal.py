@@ -6,6 +6,7 @@ import math
 
 import jax
 
+from fedjax_sel.arrays import keep_types
 from fedjax_sel.protocols import Correction
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import StrategyState, Variables
@@ -35,4 +36,5 @@ class Proximal(Correction):
     ) -> Variables:
         """Returns the gradient of the proximal objective."""
         # the gradient of h(w; w_t) = F_i(w) + μ/2 ‖w - w_t‖²
-        return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)
+        pulled = jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)
+        return keep_types(pulled, gradient)

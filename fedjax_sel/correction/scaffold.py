@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.arrays import wide_zeros
+from fedjax_sel.arrays import add_weighted, wide_zeros
 from fedjax_sel.protocols import Correction, LocalTrainer
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Variables
@@ -121,7 +121,7 @@ class Scaffold(Correction):
         weight = self.server_weights(cohort)
 
         def add_up(leaf):
-            return jnp.tensordot(weight.astype(leaf.dtype), leaf, 1)
+            return add_weighted(weight.astype(leaf.dtype), leaf)
 
         # Alg. 1: c_i ← c_i⁺ on the clients, c ← c + Σ_S Δc_i / N on the server
         return ScaffoldState(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.arrays import fill_to, take, widen
+from fedjax_sel.arrays import add_weighted, fill_to, take, widen
 from fedjax_sel.collectives import CLIENTS, exchange, gather, share, unite
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.pytree import is_whole, to_plain
@@ -179,7 +179,7 @@ class Layout:
                 update, report = jax.tree.map(lambda a: a[None], trained)
             else:
                 update, report = jax.vmap(one, in_axes=(0, None))(members, bound)
-            total = jax.tree.map(lambda a, d: a + jnp.tensordot(weight, d, 1), total, update.delta)
+            total = jax.tree.map(lambda a, d: a + add_weighted(weight, d), total, update.delta)
             return total, (replace(update, delta=None), report, update.delta if stacked else None)
 
         zero = jax.tree.map(jnp.zeros_like, widen(like))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.arrays import expand, widen
+from fedjax_sel.arrays import add_weighted, expand, widen
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import (
     check_array,
@@ -241,7 +241,7 @@ def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update,
 def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]) -> Variables:
     """Returns the aggregator's change from all updates; batch statistics are averaged by any aggregator."""
     model, statistics = experiment.task.split(deltas)
-    averaged = jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1), statistics)
+    averaged = jax.tree.map(lambda leaf: add_weighted(weight, leaf), statistics)
     return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
 
 

@@ -177,7 +177,12 @@ def count_clusters(
 def count_served(
     distance: Float[Array, "N N"], facility: Int[Array, "m"], mask: Bool[Array, "m"], served: Bool[Array, "N"]
 ) -> Float[Array, "m"]:
-    """Returns how many of the `served` points are nearest to each facility; ties go to the first facility."""
-    nearest = jnp.argmin(jnp.where(mask[None, :], distance[:, facility], jnp.inf), axis=1)
+    """Returns how many of the `served` points are nearest to each facility, and a facility to itself.
+
+    Other ties go to the first facility.
+    """
+    own = jnp.arange(distance.shape[0])[:, None] == facility[None, :]
+    reach = jnp.where(own, -1.0, distance[:, facility])
+    nearest = jnp.argmin(jnp.where(mask[None, :], reach, jnp.inf), axis=1)
     count = jnp.zeros(facility.shape[0]).at[nearest].add((served & is_known(distance)).astype(jnp.float32))
     return jnp.where(mask, count, 0.0)

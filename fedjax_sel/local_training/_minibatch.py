@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.arrays import choose, take
+from fedjax_sel.arrays import choose, keep_types, take
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
@@ -184,7 +184,7 @@ class MinibatchTrainer(LocalTrainer):
             change, moved_moments = check_optimizer(self, self.build_optimizer(rate)).update(gradient, moments, trained)
             if offset is not None:
                 change = jax.tree.map(lambda moved, more: moved - rate * more, change, offset)
-            new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
+            new, old = (optax.apply_updates(trained, change), keep_types(moved_moments, moments)), (trained, moments)
             trained, moments = choose(counts, new, old)
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_sel.arrays import add_weighted
 from fedjax_sel.kernels.clipping import clipping_factor
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
 from fedjax_sel.pytree import Scalar, param
@@ -70,7 +71,7 @@ class DPSGD(MinibatchTrainer):
         each, (sums, _) = jax.vmap(one)(batch, jax.random.split(key_loss, batch.mask.shape[0]))
         size = jnp.maximum(batch.mask.sum(), 1) if self.batch_size is None else self.batch_size
         factor = jax.vmap(lambda gradient: clipping_factor(gradient, self.clip))(each)
-        total = jax.tree.map(lambda leaf: jnp.tensordot(factor, leaf, 1), each)
+        total = jax.tree.map(lambda leaf: add_weighted(factor, leaf), each)
         noise = optax.tree.random_like(key_noise, total, dtype=float)
         deviation = self.noise_multiplier * self.clip
         gradient = jax.tree.map(lambda leaf, normal: (leaf + deviation * normal) / size, total, noise)  # Alg. 1: g̃_t

@@ -115,13 +115,15 @@ def extract_patches(
     *kernel, width, out = rhs.shape
     groups = lhs.shape[-1] // width
     see = functools.partial(shift, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
+    wide = jnp.promote_types(
+        lhs.dtype, jnp.float32
+    )  # for sums over positions, and of what the kernel's places pass back
     if groups > 1 and width == 1:
-        wide = jnp.promote_types(lhs.dtype, jnp.float32)  # in which sums over positions do not stop growing
         weights = rhs.reshape(-1, 1, 1, 1, out).astype(wide)
         slices = see(jnp.repeat(lhs, out // groups, axis=-1).astype(wide))
         total = functools.reduce(operator.add, (x * w for x, w in zip(slices, weights, strict=True)))
         return total.astype(lhs.dtype)
-    slices = see(lhs)
+    slices = [x.astype(lhs.dtype) for x in see(lhs.astype(wide))]
     if groups == 1:
         patches = slices[0] if len(slices) == 1 else jnp.concatenate(slices, axis=-1)
         return product(patches, rhs.reshape(-1, out), precision)

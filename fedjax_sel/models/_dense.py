@@ -83,5 +83,8 @@ def multiply_change(lhs: Float[Array, "b i"], of_rhs: Float[Array, "i o"], preci
 
 
 def is_faster_in_sums(lhs: Float[Array, "b i"], rhs: Float[Array, "i o"]) -> bool:
-    """Returns whether the kernel's gradient is faster as a sum of outer products than as a product."""
-    return len(lhs) <= EXAMPLES and rhs.size * rhs.dtype.itemsize >= BYTES
+    """Returns whether the kernel's gradient is faster as a sum of outer products than as a product.
+
+    In 16 bits every addition of that sum would be rounded.
+    """
+    return rhs.dtype.itemsize >= 4 and len(lhs) <= EXAMPLES and rhs.size * rhs.dtype.itemsize >= BYTES

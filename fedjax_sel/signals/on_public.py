@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from fedjax_sel.arrays import add_weighted
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal
 from fedjax_sel.signals.soft_labels import SoftLabels
 from fedjax_sel.types import Batch, PRNGKey, Variables
@@ -59,4 +60,4 @@ class OnPublic(ClientSignal):
         signal: Any = self.signal.of_task(task)
         value = signal.measure(task.logits(variables, batch.x), jnp.zeros_like(batch.y))
         weight = batch.mask / jnp.maximum(batch.mask.sum(), 1)
-        return jnp.tensordot(weight, value, 1)
+        return add_weighted(weight, value)

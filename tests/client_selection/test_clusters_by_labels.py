@@ -173,6 +173,16 @@ def test_fed_lecc_by_hand():
     assert FedLECC().signals().before["loss"].cost.needs_model
 
 
+def test_a_loss_that_is_no_number_ranks_its_client_lowest_and_not_its_cluster():
+    cluster, ctx, told = jnp.arange(8) // 4, context(np.ones(8), 3), jnp.array([9.0, 8, 7, np.nan, 1, 1, 1, 1])
+    one = FedLECC(1).select(KEY, cluster, ctx, loss=told)
+    assert (members(one), int(one.nan_scores)) == ([0, 1, 2], 1)
+    everybody = FedLECC(1).select(KEY, cluster, context(np.ones(8), 4), loss=told)
+    assert members(everybody) == [0, 1, 2, 3], "the last of its cluster"
+    unknown = FedLECC(1).select(KEY, cluster, ctx, loss=told.at[:4].set(np.nan))
+    assert set(members(unknown)) < {4, 5, 6, 7}, "a cluster of which nothing is known comes last"
+
+
 def test_clusters_of_equal_loss_are_chosen_at_random():
     cluster, ctx = jnp.arange(8) // 2, context(np.ones(8), 4)
     drawn = jax.vmap(lambda key: FedLECC(2).select(key, cluster, ctx, loss=jnp.ones(8)).client)(

@@ -66,6 +66,14 @@ def test_points_on_a_line_are_served_by_their_medoids():
     assert served.tolist() == [3, 2, 0]
 
 
+def test_a_facility_serves_itself_also_where_another_is_at_the_same_place():
+    distance = jnp.zeros((6, 6))
+    served = count_served(distance, jnp.array([4, 1, 2]), jnp.ones(3, bool), jnp.ones(6, bool))
+    assert served.tolist() == [4, 1, 1], "the other three points go to the first"
+    served = count_served(distance, jnp.array([4, 1, 2]), jnp.array([True, False, True]), jnp.ones(6, bool))
+    assert served.tolist() == [5, 0, 1]
+
+
 @jax.jit
 def select(selector, ctx, gradient):
     """Compiled once for each weighting."""

@@ -115,9 +115,11 @@ class ByHand:
         self.last[back] = projection[back]
         over = range(self.n) if self.rule["softmax"] == "everyone" else back
         total = sum(math.exp(self.last[i]) for i in over)
-        for i in back:
-            self.rewards[i].append(math.exp(self.last[i]) / total * self.factor(t, accuracy, loss))
+        new = {i: math.exp(self.last[i]) / total * self.factor(t, accuracy, loss) for i in back}
+        levels = list(new.values()) or [np.mean(rewards) for rewards in self.rewards if rewards]
         for i in client:
+            if i in new or levels:  # the silent count with 0, or with the mean of the others if that is less
+                self.rewards[i].append(new[i] if i in new else min(np.mean(levels), 0.0))
             self.times[i] += 1
         if back:
             self.accuracy, self.loss = accuracy, loss
@@ -170,13 +172,14 @@ def test_gpfl_is_its_table_of_rules_in_random_rounds(selector):
         assert set(cohort.client[~cohort.mask].tolist()) <= {-1}
         happened[plain.check(t, available, client)] += 1
         happened["tie"] += accuracy == plain.accuracy
+        happened["silent"] += int((~back.mask[cohort.mask]).sum())
         plain.observe(t, client, back.mask[cohort.mask].tolist(), projection, accuracy, loss)
         np.testing.assert_array_equal(new.selected, plain.times)
         np.testing.assert_array_equal(new.rewarded, [len(r) for r in plain.rewards])
         state = new
     assert min(happened["warm"], happened["tie"]) >= 3
     assert happened["best"] > 20
-    assert state.selected.sum() > state.rewarded.sum(), "some of the selected dropped out"
+    assert happened["silent"] > 15
 
 
 def quiet(selector, n, m, rounds, projection=None, rise=0.0):
@@ -241,7 +244,7 @@ def test_alpha_rises_to_round_100_and_falls_after_it():
         np.testing.assert_allclose(u, alpha * np.sqrt(2 * np.log(t) / np.array([1, 2, 8])), rtol=1e-5)
 
 
-def test_those_who_drop_out_were_selected_and_get_no_reward():
+def test_those_who_drop_out_were_selected_and_get_no_reward_of_their_own():
     selector, ctx = GPFL(), context(5, 3, round=1)
     state = selector.init(KEY, ctx, HOST)
     cohort = Cohort(jnp.array([4, 1, -1]), jnp.array([True, False, False]), jnp.ones(3))
@@ -249,7 +252,7 @@ def test_those_who_drop_out_were_selected_and_get_no_reward():
     told["validation_loss"] = jnp.float32(1)
     state = selector.observe(KEY, state, ctx, cohort, **told)
     assert state.selected.tolist() == [0, 1, 0, 0, 1]
-    assert state.rewarded.tolist() == [0, 0, 0, 0, 1]
+    assert state.rewarded.tolist() == [0, 1, 0, 0, 1], "the mean of 1 is above 0, with which the silent one counts"
     assert state.total.tolist() == [0, 0, 0, 0, 1], "the softmax is over those who came back"
     assert state.projection.tolist() == [0, 0, 0, 0, 2]
     told["validation_loss"] = jnp.float32(9)
@@ -395,3 +398,36 @@ def test_the_servers_examples_pass_the_model_as_many_at_once_as_the_layout_has(b
     for most in (8192, 8):
         measure_server(wanted, task, variables, data, Layout(examples=most))
     assert seen == [len(blobs.test_y), 8]
+
+
+@pytest.mark.parametrize("reward", ["sign", "exponential", "printed"])
+@pytest.mark.parametrize(("before", "now"), [(math.inf, math.inf), (1.0, math.nan), (math.nan, 1.0)])
+def test_a_validation_loss_that_is_no_number_does_not_spoil_rewards_for_good(reward, before, now):
+    selector = GPFL(reward=reward)
+    state = selector.init(KEY, context(4, 2), HOST)._replace(
+        rewarded=jnp.ones(4, jnp.int32), accuracy=jnp.float32(0.5), loss=jnp.float32(before)
+    )
+    one = Cohort(jnp.array([2, 3]), jnp.ones(2, bool), jnp.ones(2))
+    told = {"validation_accuracy": jnp.float32(0.5), "validation_loss": jnp.float32(now)}
+    state = selector.observe(KEY, state, context(4, 2), one, projection=jnp.ones(2), **told)
+    assert np.isfinite(state.total).all()
+
+
+def test_who_does_not_return_gets_the_mean_of_the_others_rewards_if_that_is_negative():
+    """By hand: shares of two equal projections are a half each, and accuracy falls, so each reward is -1/2."""
+    selector, ctx = GPFL(), context(4, 3)
+    state = selector.init(KEY, ctx, HOST)._replace(accuracy=jnp.float32(0.5), rewarded=jnp.ones(4, jnp.int32))
+    one = Cohort(jnp.array([1, 2, 3]), jnp.array([True, True, False]), jnp.ones(3))
+    told = {"projection": jnp.ones(3), "validation_loss": jnp.float32(1)}
+    fell = selector.observe(KEY, state, ctx, one, validation_accuracy=jnp.float32(0.4), **told)
+    np.testing.assert_allclose(fell.total, [0, -0.5, -0.5, -0.5])
+    np.testing.assert_array_equal(fell.rewarded, [1, 2, 2, 2])
+    rose = selector.observe(KEY, state, ctx, one, validation_accuracy=jnp.float32(0.6), **told)
+    np.testing.assert_allclose(rose.total, [0, 0.5, 0.5, 0])
+    nobody = one.replace(mask=jnp.zeros(3, bool))
+    idle = selector.observe(KEY, fell, ctx, nobody, validation_accuracy=jnp.float32(0.4), **told)
+    np.testing.assert_allclose(idle.total - fell.total, [0, *3 * [-0.1875]], err_msg="the mean of 0 and three of -1/4")
+    first = selector.observe(
+        KEY, selector.init(KEY, ctx, HOST), ctx, nobody, validation_accuracy=jnp.float32(0.4), **told
+    )
+    np.testing.assert_array_equal(first.rewarded, 0)

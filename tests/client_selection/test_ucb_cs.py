@@ -39,7 +39,8 @@ def test_indices_are_those_of_sums_over_all_past_rounds(gamma):
         back[0] = True
         who = one.client.tolist()
         state = observe(selector, state, ctx, cohort(one.client, back), mean, deviation)
-        told = {i: mean[k] if back[k] else mean[back].mean() for k, i in enumerate(who)}
+        level = (size[who] * mean)[back].mean()  # of the index's products
+        told = {i: mean[k] if back[k] else level / size[i] for k, i in enumerate(who)}
         past.append((who, told, deviation[back].max()))
 
 

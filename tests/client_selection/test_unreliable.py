@@ -9,6 +9,7 @@ import fedjax_sel as fs
 from fedjax_sel.client_selection.active_fl import ActiveFL
 from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.greedy_shapley import GreedyShapley
 from fedjax_sel.client_selection.haccs import HACCS
 from fedjax_sel.client_selection.hics_fl import HiCSFL
@@ -173,3 +174,81 @@ def test_a_cluster_that_never_returns_does_not_take_every_slot_of_haccs():
         state = observe(jax.random.key(t), state, now, back, training_loss=jnp.full(10, 2 * 0.93**t))
         slots.append((np.asarray(one.client) >= 20).mean())
     assert np.mean(slots[20:]) < 0.5
+
+
+@pytest.mark.parametrize("rule", ["greedy", "ucb", "softmax"])
+@pytest.mark.parametrize("memory", ["mean", "ema"])
+def test_who_does_not_return_is_worth_no_more_than_the_others_where_contributions_are_negative(rule, memory):
+    """0 would be the best value of all: the silent would fill every cohort, and nothing would ever change again."""
+    selector = GreedyShapley(rule=rule, memory="mean" if rule == "softmax" else memory)
+    ctx, slots, idle = context(np.ones(N), M, rounds=100), [], []
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    state = selector.init(KEY, ctx, HOST)
+    for t in range(100):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & ~jnp.isin(one.client, jnp.array(SILENT)))
+        shapley = jnp.where(back.mask, -0.02, 0.0) * jax.random.uniform(jax.random.key(t), M, minval=0.5, maxval=1.5)
+        state = observe(jax.random.key(t), state, now, back, shapley=shapley)
+        slots.append(np.isin(np.asarray(one.client), SILENT).mean())
+        idle.append(not back.mask.any())
+    assert np.mean(slots[20:]) < 0.5
+    assert np.mean(idle[20:]) < 0.2
+
+
+@pytest.mark.parametrize(("gamma", "most"), [(0.7, 0.05), (1.0, 0.5)])
+def test_large_clients_that_never_return_do_not_stop_the_rounds_of_ucb_cs(gamma, most):
+    """The index is a product with the client's share of the examples; a fifth of 40 clients are silent and large.
+
+    With γ = 1, exploring prefers large clients as such.
+    """
+    n, m, silent = 40, 5, 8
+    sizes = np.where(np.arange(n) < silent, 4, 1)
+    ctx, selector = context(sizes, m, rounds=300), UCBCS(gamma)
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    state, base, idle = selector.init(KEY, ctx, HOST), np.random.default_rng(0).uniform(0.5, 1.5, n), []
+    for t in range(300):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & (one.client >= silent))
+        loss = jnp.asarray(base[np.asarray(one.client)] * 0.99**t, jnp.float32)
+        state = observe(jax.random.key(t), state, now, back, training_loss=loss, training_loss_rms=1.1 * loss)
+        idle.append(not back.mask.any())
+    assert np.mean(idle[150:]) < most
+
+
+def test_who_reports_no_loss_to_ucb_cs_counts_with_the_mean_of_losses_times_shares():
+    """By hand: shares .1, .2, .3, .4; clients 1 and 3 return losses 2 and 1, so the mean product is .4."""
+    selector, ctx = UCBCS(1.0), context(np.array([1, 2, 3, 4]), 4)
+    state = selector.init(KEY, ctx, HOST)
+    one = cohort([0, 1, 2, 3], 4).replace(mask=jnp.array([False, True, False, True]))
+    loss = jnp.array([9.0, 2.0, 9.0, 1.0])
+    state = selector.observe(KEY, state, ctx, one, training_loss=loss, training_loss_rms=loss)
+    np.testing.assert_allclose(state.losses, [4, 2, 0.4 / 0.3, 1], rtol=1e-6)
+    np.testing.assert_allclose(selector.indices(state, ctx), 0.4, rtol=1e-6)
+    empty = context(np.array([0, 2, 3, 4]), 4)
+    state = selector.observe(
+        KEY, selector.init(KEY, empty, HOST), empty, one, training_loss=loss, training_loss_rms=loss
+    )
+    assert np.isfinite(state.losses).all()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+def test_who_never_returns_to_gpfl_gets_no_better_reward_than_the_others(alpha):
+    """Accuracy falls whenever anybody trains, so that all rewards are negative; a fifth of 40 clients are silent."""
+    n, m, silent = 40, 5, 8
+    ctx, selector = context(np.full(n, 50), m, rounds=300), GPFL(schedule="constant", alpha=alpha)
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    state, accuracy, slots, idle = selector.init(KEY, ctx, HOST), 0.9, [], []
+    for t in range(300):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & (one.client >= silent))
+        accuracy -= 0.001 * bool(back.mask.any())
+        projection = jax.random.normal(jax.random.key(t), m)
+        told = {"validation_accuracy": jnp.float32(accuracy), "validation_loss": jnp.float32(1.0)}
+        state = observe(jax.random.key(t), state, now, back, projection=projection, **told)
+        slots.append((np.asarray(one.client) < silent).mean())
+        idle.append(not back.mask.any())
+    assert np.mean(slots[150:]) < 0.4
+    assert np.mean(idle[150:]) < 0.1

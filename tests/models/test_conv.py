@@ -226,6 +226,19 @@ def test_half_precision_stays_half_precision(dtype, groups):
     np.testing.assert_allclose(np.asarray(ours[0], np.float32), exact[0], atol=0.2)
 
 
+@pytest.mark.parametrize("side", [3, 5, 7])
+def test_gradients_of_half_precision_are_added_up_over_the_kernels_places_in_32_bits(side):
+    """Against float32 of the same rounded numbers: one rounding of the result, not one for each place."""
+    rng = np.random.default_rng(0)
+    x, k = (jnp.asarray(np.abs(rng.normal(size=s)), jnp.bfloat16) for s in ((2, 16, 16, 8), (side, side, 8, 8)))
+
+    def gradient(x, k):
+        return jax.grad(lambda x: convolution(x, k, (1, 1), "SAME").astype(jnp.float32).sum())(x)
+
+    exact = gradient(x.astype(jnp.float32), k.astype(jnp.float32))
+    np.testing.assert_allclose(gradient(x, k).astype(jnp.float32), exact, rtol=0.0081)
+
+
 @pytest.mark.parametrize("options", [{}, {"strides": 2}, {"feature_group_count": 4}, {"padding": "CIRCULAR"}], ids=str)
 def test_a_flax_layer_is_the_same_layer_with_either_convolution(options):
     x, _ = rows_and_kernel()

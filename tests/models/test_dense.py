@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from fedjax_sel.models._dense import BYTES, EXAMPLES, multiply
+from fedjax_sel.models._dense import BYTES, EXAMPLES, Dense, multiply
 from fedjax_sel.models.conv_dropout import ConvDropout
 
 LARGE, WIDER, NARROWER = (BYTES // 4 // 64, 64), (7, 12), (12, 7)
@@ -127,3 +127,18 @@ def test_the_network_trains_as_with_products(monkeypatch):
     monkeypatch.setattr("fedjax_sel.models.conv_dropout.Dense", nn.Dense)
     theirs = gradient()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max()), ours, theirs)
+
+
+def test_kernel_gradients_of_half_precision_are_added_up_in_32_bits():
+    """Against float32 of the same rounded numbers: one rounding of the result, not one for each example."""
+    rng = np.random.default_rng(0)
+    x, w = (jnp.asarray(np.abs(rng.normal(size=s)), jnp.bfloat16) for s in ((16, 1024), (1024, 1024)))
+
+    def gradient(x, w):
+        dense = Dense(1024, use_bias=False, dtype=x.dtype, param_dtype=x.dtype)
+        loss = lambda w: (dense.apply({"params": {"kernel": w}}, x).astype(jnp.float32) ** 2).sum()  # noqa: E731
+        return jax.jit(jax.grad(loss))(w)
+
+    outputs = (x.astype(jnp.float32) @ w.astype(jnp.float32)).astype(jnp.bfloat16).astype(jnp.float32)
+    exact = x.astype(jnp.float32).T @ (2 * outputs)
+    np.testing.assert_allclose(gradient(x, w).astype(jnp.float32), exact, rtol=0.0081)
