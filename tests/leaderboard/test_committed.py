@@ -115,7 +115,9 @@ def test_pages_say_what_gpfl_s_rewards_gain_with_and_without_the_spoken_digits(e
     assert all(one.low < 0 for one in ahead[:2])
     assert all(one.low > 0 for one in ahead[2:])
     told = [" and ".join(in_points(one) for one in two) for two in (ahead[:2], ahead[2:])]
-    assert f"{told[0]} with it, {told[1]} without" in page
+    whole, bare, random_whole, random_bare = (in_points(ahead[i]) for i in (0, 2, 1, 3))
+    assert f"in turn, is {whole} with the spoken digits and {bare} without them; over random cohorts" in page
+    assert f"in the first 20 rounds, it is {random_whole} and {random_bare}." in page
     assert f"{told[0]} with them, {told[1]} without" in more
     itself = [lead(every, bytes_, "gpfl", other, without=w) for w in ((), SPEECH) for other in (in_turn, small)]
     assert all(one.low > 0 for one in itself)
