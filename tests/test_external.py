@@ -176,7 +176,20 @@ def test_runs_of_several_machines_come_together():
         ("mnist", 1, 99.0),
     ]
     assert results.join_runs(new, None) == new
-    assert results.join_runs(new, {**known, "settings": {"rounds": 2}}) == new
+    with pytest.raises(ValueError, match="the 2 known runs have another rounds; keep them elsewhere first"):
+        results.join_runs(new, {**known, "settings": {"rounds": 2}})
+
+
+def test_a_cell_that_no_accuracy_could_decide_is_named_whatever_was_measured():
+    key = ("fashion_mnist", "labels", "scaffold")
+    published = {key: results.Published(33.8, 41.22), ("mnist", "iid", "fedavg"): results.Published(99.2, 0.1)}
+    measured = {one: results.Measured((48.37,)) for one in published}
+    differ, decide = page.explain(measured, published)[2], page.explain(measured, published)[4]
+    assert "MNIST, IID, FedAvg" in differ
+    assert decide.startswith(
+        "- Fashion-MNIST, two labels, SCAFFOLD: no accuracy of ours could leave the interval. 33.80"
+    )
+    assert "\n" not in decide
 
 
 def a_run(best, seed=0, data="mnist", law="dirichlet", method="fedavg", mu=None, rounds=50):

@@ -139,10 +139,18 @@ def collect(out: Path, seeds: Iterable[int] = range(MOST_SEEDS)) -> dict[str, An
 
 
 def join_runs(new: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the runs of both, those of `new` where both have one; not those with other settings or rounds."""
+    """Returns the runs of both, those of `new` where both have one; not those with other rounds.
+
+    Raises:
+      ValueError: the known runs have other settings.
+    """
     new = {**new, "runs": [run for run in new["runs"] if run["rounds"] == ROUNDS]}
-    if known is None or known["settings"] != new["settings"]:
+    if known is None:
         return dict(new)
+    if other := [key for key in new["settings"] if known["settings"].get(key) != new["settings"][key]]:
+        raise ValueError(
+            f"the {len(known['runs'])} known runs have another {' and '.join(other)}; keep them elsewhere first"
+        )
     named = {name_run(run): run for run in (*known["runs"], *new["runs"])}
     cells = [cell for cells in STAGES.values() for cell in cells]
     order = {(cell.data, cell.partition, cell.method, cell.mu): i for i, cell in enumerate(cells)}

@@ -1,6 +1,7 @@
 """BlazeFL's simulation by threads or processes, whichever is faster: python blazefl_simulation.py WORK.npz OUT.json."""
 # pyright: reportMissingImports=false
 
+import copy
 import json
 import os
 import sys
@@ -28,14 +29,16 @@ FILE = dict(np.load(SOURCE))
 WORK = json.loads(str(FILE["work"]))
 ROWS = tensors(FILE, WORK)
 """The rows, which forked processes find here."""
+MODEL = net(FILE, WORK)
+"""The model with the initial parameters of all peers."""
 
 
 class Models:
     """A model selector for BlazeFL that returns the work's model."""
 
     def select_model(self, model_name):
-        """Returns a model with the initial parameters of all peers."""
-        return net(FILE, WORK)
+        """Returns a copy, which BlazeFL asks for in every client's turn."""
+        return copy.deepcopy(MODEL)
 
 
 class Client(Dataset):
