@@ -50,9 +50,9 @@ def render(found: Mapping[str, Any]) -> str:
     parts = [
         "# Numbers that others published",
         "Flower's [`niid_bench`](https://github.com/adap/flower/tree/main/baselines/niid_bench) trains LeNet on three "
-        "datasets, three of its partitions among 10 clients, by four methods, and publishes its code and most settings: a "
-        "control for the engine, the partitions, the corrections and the aggregators, in which no client is selected. The page "
-        "is written by `python -m benchmarks.external --page` from "
+        "datasets, three of its partitions among 10 clients, by four methods, and publishes its code and most "
+        "settings: a control for the engine, the partitions, the corrections and the aggregators, in which no client "
+        "is selected. The page is written by `python -m benchmarks.external --page` from "
         "[`niid-bench.json`](../../benchmarks/results/niid-bench.json).",
         tell_counts(measured, published),
         "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation of 3 runs. Ours: mean with its 95 % "
