@@ -155,6 +155,18 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
             told = tell_cost(signal, sends=moment in MOMENTS)
             lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
     said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "With default parameters it asks for no signals."
+    if isinstance(selector, DataSelector):
+        if type(selector).prepare is not DataSelector.prepare:
+            said += "\n\nWhat it does before the first round is billed to that round (`prepare`)."
+        for verb, one, ten in (
+            ("receives", selector.count_down(1), selector.count_down(10)),
+            ("sends", selector.count_up(1), selector.count_up(10)),
+        ):
+            if ten:
+                many = f"{ten:g} {'number' if ten == 1 else 'numbers'}"
+                said += (
+                    f"\n\nIn every turn a client {verb} {many}{'' if one == ten else ' where there are ten classes'}."
+                )
     if isinstance(selector, ClientSelector):
         if type(selector).upfront is not ClientSelector.upfront:
             said += "\n\nWhat it does before the first round is billed to that round (`upfront`)."

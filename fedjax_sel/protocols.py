@@ -362,12 +362,12 @@ class Upfront(Pytree):
 
     Attributes:
       flops: floating-point operations of each client, Float["N"]; one number: of every client.
-      down, up: bytes sent to, and by, each client.
+      down, up: bytes sent to, and by, each client, likewise.
     """
 
     flops: Any
-    down: float
-    up: float
+    down: Any
+    up: Any
 
 
 class ClientSelector(Strategy):

@@ -524,7 +524,7 @@ COST = bill()
     ("fields", "said"),
     [
         ({"flops": np.ones(4)}, r"flops is .*\(4,\).*; it must be one number, or one for each of the N = 6 clients"),
-        ({"down": np.ones(6)}, r"down is .*; it must be one"),
+        ({"down": np.ones(5)}, r"down is .*; it must be one number, or one for each of the N = 6 clients"),
         ({"up": -5.0}, r"up is -5.0; it must be in \[0, inf\)"),
         ({"down": np.nan}, r"down is nan; it must be"),
     ],

@@ -173,12 +173,13 @@ class LEFL(ClientSelector):
         """Returns the cost: model and public examples down, soft labels up, training, and a forward pass."""
         data, task = host.data, host.task
         public, flops = np.asarray(data.public_x), task.flops(data.like)
+        size = public.nbytes if task.frozen.example_bytes is None else len(public) * task.frozen.example_bytes
         trainer = self.pre_trainer(host)
         plan = trainer.plan(jnp.asarray(data.num_examples), data.longest, jnp.int32(0), ctx.rounds)
         return Upfront(
             flops=np.asarray(plan.examples_seen, np.float64) * (1 + task.backward(data.like)) * flops
             + len(public) * flops,
-            down=float(BYTES * task.shared_parameters(data.like)) + public.nbytes,
+            down=float(BYTES * task.shared_parameters(data.like)) + size,
             up=float(BYTES * len(public) * data.classes),
         )
 

@@ -75,7 +75,7 @@ class Tuor(DataSelector):
         threshold = find_threshold(losses[index[valid]], held_out, ~trained_on, self.candidates)
         size = np.asarray(data.num_examples, np.float64)
         down = float(BYTES * (task.parameters(data.like) + 1))  # the benchmark model is whole, with personal parts
-        cost = Upfront(size * task.flops(data.like), down, BYTES * float(size.mean()))
+        cost = Upfront(size * task.flops(data.like), down, BYTES * size)
         return Prepared(clients=jnp.asarray(valid) & (losses[index] <= threshold), cost=cost)
 
     def train(self, key: PRNGKey, host: Host, trained_on: Bool[Array, "b"]) -> Variables:

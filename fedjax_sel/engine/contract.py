@@ -6,7 +6,6 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
@@ -132,7 +131,7 @@ def check_update(trainer: Any, update: Any, variables: Any) -> None:
 
 
 def check_upfront(where: str, cost: Any, num_clients: int) -> Upfront:
-    """Returns what a strategy cost before round 0, with one number of operations for each client.
+    """Returns what a strategy cost before round 0.
 
     Raises:
       ValueError: a number is not finite, negative, or of another shape.
@@ -140,14 +139,12 @@ def check_upfront(where: str, cost: Any, num_clients: int) -> Upfront:
     if not isinstance(cost, Upfront):
         raise ValueError(f"{where} is {name_kind(cost)}; it must be Upfront(flops, down, up)")
     for field in ("flops", "down", "up"):
-        amount, allowed = getattr(cost, field), ((), (num_clients,)) if field == "flops" else ((),)
+        amount = getattr(cost, field)
         Range(0, below=math.inf).check(f"{where}: {field}", amount)
-        if np.shape(amount) not in allowed:
-            words = (
-                f"one number, or one for each of the N = {num_clients} clients" if field == "flops" else "one number"
-            )
+        if np.shape(amount) not in ((), (num_clients,)):
+            words = f"one number, or one for each of the N = {num_clients} clients"
             raise ValueError(f"{where}: {field} is {show_value(amount)}; it must be {words}")
-    return replace(cost, flops=np.broadcast_to(np.asarray(cost.flops), (num_clients,)))
+    return cost
 
 
 def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:

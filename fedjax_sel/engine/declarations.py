@@ -177,9 +177,23 @@ def check_signals(selector: Any) -> None:
             stacklevel=2,
         )
     if overrides(selector, "accept"):
+        check_sent(selector, signals)
         check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
     if overrides(selector, "observe"):
         check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
+
+
+def check_sent(selector: Any, signals: Signals) -> None:
+    """Raises `ValueError` if members are accepted by what the server computes from updates that it never received."""
+    for signal in signals.trained.values():
+        of_updates = isinstance(signal, protocols.CohortSignal | UpdateSignal)
+        told = signal.cost.up or signal.cost.models_up or signal.count_up(1)
+        if selector.accepts_before_upload and of_updates and not told:
+            raise ValueError(
+                f"{type(selector).__name__} accepts members before they upload, by the signal {type(signal).__name__}, "
+                "which is of their updates but sends nothing; set accepts_before_upload = False, or let the signal's "
+                "cost say what members send"
+            )
 
 
 def check_examples(

@@ -273,7 +273,10 @@ def charge_signals(
     passed = np.zeros(data.num_clients)
     for limit, some in group_by_limit(signals.values()).items():
         passed += count_passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
-    sent = sum(BYTES * (count_sent(one, "count_up", data.classes) or numbers[name]) for name, one in signals.items())
+    declared = {name: count_sent(one, "count_up", data.classes) for name, one in signals.items()}
+    sent = sum(
+        BYTES * (declared[name] or (0 if one.cost.models_up else numbers[name])) for name, one in signals.items()
+    )
     return Upfront(
         flops=passed * task.flops(data.like),
         down=sum(BYTES * one.cost.down for one in signals.values())
@@ -290,13 +293,15 @@ def price_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[s
       data: with the devices.
       kind: `"selection_"`, or `""` for costs of training.
     """
+    every = (np.asarray(amount, np.float64) for amount in (taken.flops, taken.down, taken.up))
+    flops, down, up = (np.broadcast_to(amount, (data.num_clients,)) for amount in every)
     costs = {
-        f"{kind}bytes_down": data.num_clients * taken.down,
-        f"{kind}bytes_up": data.num_clients * taken.up,
-        f"{kind or 'client_'}flops": float(np.sum(taken.flops)),
+        f"{kind}bytes_down": float(down.sum()),
+        f"{kind}bytes_up": float(up.sum()),
+        f"{kind or 'client_'}flops": float(flops.sum()),
     }
     if data.devices is not None:
-        turn = timing(data.devices, jnp.asarray(taken.flops, jnp.float32), taken.down, taken.up)
+        turn = timing(data.devices, *(jnp.asarray(amount, jnp.float32) for amount in (flops, down, up)))
         costs["seconds"] = float(slowest(turn, jnp.ones(data.num_clients, bool)))
         costs["joules"] = float(joules(data.devices, turn).sum())
     return costs

@@ -64,6 +64,10 @@ def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], tar
     return np.where(first <= curve.shape[1], np.take_along_axis(cost, within[:, None], axis=1)[:, 0], np.inf)
 
 
+ROUNDING = 1e-6
+"""Costs that differ by less, relative to them, are equal: seconds and joules of a round are sums of float32 numbers."""
+
+
 def at_cost(
     curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], budget: Float[np.ndarray, "R"]
 ) -> Float[np.ndarray, "R"]:
@@ -76,7 +80,7 @@ def at_cost(
     budget = np.asarray(budget)
     if budget.shape != (len(curve),):
         raise ValueError(f"budget has the shape {budget.shape}; it must be one number a seed, of {len(curve)}")
-    paid = (cost <= budget[:, None]).sum(1)
+    paid = (cost <= budget[:, None] * (1 + ROUNDING)).sum(1)
     value = np.take_along_axis(fill_missing(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
     return np.where(paid > 0, value, np.nan)
 

@@ -47,6 +47,7 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
         variables=task.frozen.drop_stages(stages[:end]),
         begin=end,
         costs=task.costs(datasets[0].x),
+        example_bytes=datasets[0].x[:1].nbytes,
         normalised=any(np.ndim(a) for a in (task.shift, task.scale)),
     )
     done = [

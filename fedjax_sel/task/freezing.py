@@ -32,6 +32,7 @@ class FrozenParams(Pytree):
       start: initial values of other parts, as far as they are known; the rest are drawn.
       begin: how many of the model's `stages` were run in advance, so that examples are the features they computed.
       costs: a `Costs` of the whole task, if examples are features; None: counted on request.
+      example_bytes: of an example as stored, if examples are features; None: those of the examples given.
       normalised: whether the features are of examples normalised by moments, one for each entry.
 
     >>> FrozenParams(names=("group1",)).is_frozen(("group1", "block2"))
@@ -43,6 +44,7 @@ class FrozenParams(Pytree):
     start: Variables = field(default_factory=dict)
     begin: int = static(default=0)
     costs: Any = static(default=None)
+    example_bytes: int | None = static(default=None)
     normalised: bool = static(default=False)
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
+from fedjax_sel import Experiment, Federation, Task, config, load, partition, simulate
 from fedjax_sel.client_selection import lefl
 from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
 from fedjax_sel.client_selection.lefl import LEFL, cluster_clients, predict_log_probs
@@ -16,6 +16,7 @@ from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import Uniform as UniformLaw
 from fedjax_sel.engine import driver
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training.alternating import Alternating
 from fedjax_sel.local_training.sgd import SGD
@@ -149,10 +150,31 @@ def test_the_codes_allocation_says_how_large_its_cohort_is():
     assert members.min() == members.max() == 5, "one of each cluster: max(1, round(0.1 * 5))"
 
 
+def test_public_examples_are_billed_as_stored_where_their_features_are_computed_in_advance():
+    """Whether a frozen backbone runs once or in every pass changes no bill."""
+    settings = {
+        "data": {"name": "digit_images", "num_examples": 60, "num_test_examples": 10},
+        "public": {"name": "digit_images", "num_examples": 5, "seed": 1},
+        "partition": {"clients": 4},
+        "cohort_size": 2,
+        "rounds": 1,
+        "client_selection": "lefl",
+    }
+    costs = []
+    for cached in (True, False):
+        model = {"name": "wide_resnet", "depth": 10, "width": 1, "frozen": ["stem", "group1"], "cached": cached}
+        run = config.build(config.resolve({**settings, "model": model}))
+        data, one = run.data.draw(0), run.experiment
+        variables = one.task.init(jax.random.key(0), data.x)
+        _, ctx, host = selector_inputs(one, data, jax.random.key(0), variables)
+        costs.append(LEFL().upfront(ctx, host))
+        assert (data.public_x.shape[1:] == (8, 8, 1)) != cached
+    assert costs[0].down == costs[1].down
+    np.testing.assert_array_equal(costs[0].flops, costs[1].flops)
+
+
 def test_personal_parts_are_not_on_the_bill_as_they_are_not_sent():
     """The last layer of 32 x 10 weights and 10 biases stays with the clients."""
-    from fedjax_sel.engine.init import selector_inputs
-
     one, data = experiment(LEFL()), federation().draw(0)
     own = one.replace(task=one.task.replace(personal=("Dense_1",)))
     costs = []
@@ -221,8 +243,6 @@ def test_a_trainer_without_epochs_is_refused():
 
 
 def test_the_shape_of_its_state_is_known_without_the_pre_phase(monkeypatch):
-    from fedjax_sel.engine.init import selector_inputs
-
     one, data = experiment(LEFL()), federation().draw(0)
     variables = one.task.init(jax.random.key(0), data.x)
     key, ctx, host = selector_inputs(one, data, jax.random.key(0), variables)
@@ -245,8 +265,6 @@ def test_the_pre_phase_is_compiled_once_for_all_seeds():
 @pytest.mark.parametrize("clients", [1, 2, 5, 24])
 @pytest.mark.parametrize("side_by_side", [1, None])
 def test_devices_share_the_clients_of_the_pre_phase(clients, side_by_side):
-    from fedjax_sel.engine.init import selector_inputs
-
     one, data = experiment(LEFL()), federation().draw(0)
     variables = one.task.init(jax.random.key(0), data.x)
     layout, some = Layout(clients=side_by_side, mesh=(1, 2)), jnp.arange(24)[::-1][:clients]

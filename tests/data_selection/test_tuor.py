@@ -73,6 +73,11 @@ def test_mislabelled_examples_are_left_out_and_it_is_billed_once(noisy):
     assert history["selection_flops"][0].tolist() == [n * task.flops(data.x), 0, 0]
     assert history["selection_bytes_down"][0].tolist() == [6 * (model + 4), 0, 0]
     assert history["selection_bytes_up"][0].tolist() == [4 * n, 0, 0]
+    drawn = federation.draw(0)
+    ctx = Context(jnp.int32(0), jnp.int32(3), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
+    host = Host(task, drawn, task.init(jax.random.key(0), data.x), SGD(batch_size=8))
+    sent = Tuor().prepare(jax.random.key(1), ctx, host).cost.up
+    np.testing.assert_array_equal(sent, 4 * drawn.num_examples, "a loss for each example of one's own")
     assert history["accuracy"][0, -1] > 0.95
 
 

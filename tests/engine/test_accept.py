@@ -28,7 +28,7 @@ class LongestTwo(ClientSelector):
         return self.first
 
     def signals(self):
-        return Signals(trained={"length": signals.UpdateNorm()})
+        return Signals(trained={"length": signals.UpdateNorm(sends=int(self.first))})
 
     def select(self, key, state, ctx):
         client = (ctx.round + jnp.arange(ctx.m)) % ctx.num_clients
@@ -66,11 +66,11 @@ def test_only_accepted_updates_are_merged_with_the_weight_that_they_were_given(l
 
 @pytest.mark.parametrize("first", [True, False])
 def test_who_trained_and_who_uploaded_are_billed_apart(first):
-    """Asked first, two of four members upload; asked afterwards, all four do. The length is the server's to compute."""
+    """Asked first, two of four members upload, and all send their update's length; asked afterwards, all upload."""
     history = simulate(experiment(LongestTwo(first)), clients(), seeds=2)
     np.testing.assert_array_equal(history["bytes_down"], MODEL * M)
     np.testing.assert_array_equal(history["bytes_up"], MODEL * (2 if first else M))
-    np.testing.assert_array_equal(history["selection_bytes_up"], 0)
+    np.testing.assert_array_equal(history["selection_bytes_up"], 4 * M if first else 0)
     assert (history["client_flops"] > 0).all()
 
 
@@ -218,3 +218,19 @@ def test_many_slots_are_merged_as_few_are(m):
         expected = weight[mask & (client == client[slot])].sum() if first else 0.0
         np.testing.assert_allclose(merged.weight[slot], expected, rtol=1e-5)
         seen |= {client[slot]} if mask[slot] else set()
+
+
+@pytest.mark.parametrize("signal", [signals.UpdateNorm(), signals.Sketch(None), signals.Shapley("exact")], ids=str)
+def test_members_are_not_accepted_before_they_upload_by_what_nobody_has_sent(signal):
+    """The server computes these from updates that it received, which nobody would be billed for."""
+
+    class Judges(LongestTwo):
+        def signals(self):
+            return Signals(trained={"length": signal})
+
+    said = (
+        f"Judges accepts members before they upload, by the signal {type(signal).__name__}, which is of their updates"
+    )
+    with pytest.raises(ValueError, match=said):
+        simulate(experiment(Judges()), clients(), seeds=[1])
+    assert Judges(first=False).signals().trained

@@ -330,8 +330,14 @@ class Prepared(Fixed):
             (2 * MODEL + 4) * N,
             lambda size: F * np.minimum(size, 4),
         ),
+        (
+            Cost(forward=1.0, backward=1.0, needs_model=True, models_up=1.0),
+            MODEL * N,
+            MODEL * N,
+            lambda size: 3 * F * size,
+        ),
     ],
-    ids=["nothing", "numbers", "passes", "models"],
+    ids=["nothing", "numbers", "passes", "models", "models alone"],
 )
 def test_signals_before_round_0_are_billed_to_it_as_they_declare(run, unequal, cost, down, up, flops):
     """Numbers that are not declared are those of the value; the counts of three classes are sent beside it."""

@@ -113,3 +113,11 @@ def test_an_accuracy_of_exactly_the_target_has_reached_it():
         for k in range(n // 10, n, max(1, n // 50)):
             assert rounds_to(accuracy, k / n) == k
     assert (np.float32(80) * np.float32(1 / 100)) < 0.8, "which is what this is about"
+
+
+def test_costs_that_differ_in_rounding_alone_are_within_the_same_budget():
+    """Seconds and joules of a round are float32, whose sums depend on the order of a cohort."""
+    curve, budget = np.array([[0.5, 0.6, 0.7]]), np.array([30.0])
+    for factor in (1 - 5e-8, 1.0, 1 + 5e-8):
+        assert at_cost(curve, np.array([[10.0, 20.0, 30.0 * factor]]), budget) == 0.7
+    assert at_cost(curve, np.array([[10.0, 20.0, 30.001]]), budget) == 0.6
