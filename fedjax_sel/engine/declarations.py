@@ -185,7 +185,7 @@ def check_signals(selector: Any) -> None:
 
 def check_sent(selector: Any, signals: Signals) -> None:
     """Raises `ValueError` if members are accepted by what the server computes from updates that it never received."""
-    for signal in signals.trained.values():
+    for signal in signals.at("trained").values():
         of_updates = isinstance(signal, protocols.CohortSignal | UpdateSignal)
         told = signal.cost.up or signal.cost.models_up or signal.count_up(1)
         if selector.accepts_before_upload and of_updates and not told:
