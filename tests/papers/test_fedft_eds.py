@@ -88,7 +88,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
     study_entropies,
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
-from fedjax_sel.papers.judging import make_claim
+from fedjax_sel.papers.judging import make_claim, need_rivals
 from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
 from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.running import identify_runs
