@@ -73,7 +73,7 @@ class Divides(Asking):
 
 class Misspelt(Asking):
     def score(self, loss):
-        return los
+        return los  # noqa: F821 (misspelt)
 
 
 class MisspeltOfJax(Asking):
