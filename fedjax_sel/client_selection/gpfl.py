@@ -111,6 +111,9 @@ class GPFL(ClientSelector):
     projects all clients' gradients on a gradient that does not exist yet and is undefined; `variant="paper"` visits
     every client once instead. Momentum belongs to the trainer (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
 
+    A member that does not return, which the source leaves open, gets a reward of 0 or, if that is less, the mean of the
+    others', so that clients that never return do not come first where rewards are negative.
+
     Attributes:
       alpha: `α` or `ρ`, factor of the bonus.
       variant: `"code"` or `"paper"`.
@@ -205,8 +208,7 @@ class GPFL(ClientSelector):
     ) -> GPFLState:
         """Returns the state with the members' rewards, without those whose projection is not finite.
 
-        A member that did not return gets 0 or, if that is less, the mean of those that did (if none did, of all clients
-        so far), so that clients that never return do not come first when the others' rewards are negative.
+        The mean that silent members may get is that of the members that returned; if none did, of all clients so far.
         """
         silent, cohort = ~cohort.mask, cohort.replace(mask=cohort.mask & jnp.isfinite(projection))
         last = state.projection.at[cohort.returned].set(projection, mode="drop")

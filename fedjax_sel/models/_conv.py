@@ -115,9 +115,7 @@ def extract_patches(
     *kernel, width, out = rhs.shape
     groups = lhs.shape[-1] // width
     see = functools.partial(shift, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
-    wide = jnp.promote_types(
-        lhs.dtype, jnp.float32
-    )  # for sums over positions, and of what the kernel's places pass back
+    wide = jnp.promote_types(lhs.dtype, jnp.float32)  # for sums over positions and over the kernel's places
     if groups > 1 and width == 1:
         weights = rhs.reshape(-1, 1, 1, 1, out).astype(wide)
         slices = see(jnp.repeat(lhs, out // groups, axis=-1).astype(wide))
