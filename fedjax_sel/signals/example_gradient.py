@@ -161,6 +161,8 @@ class GraNd(FeatureSignal):
 class ExampleGradientNorm(ClientSignal):
     """`‖∇ℓ(x)‖₂` of each of a client's examples, over all trained parameters, without dropout, Float["L"].
 
+    It is made for data selectors, whose clients keep it. A client selector that asks for it is billed one number each.
+
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1.
 
     >>> ExampleGradientNorm().cost.backward
