@@ -104,6 +104,18 @@ def test_the_tables_of_the_documentation_are_those_of_the_results():
     assert tables[0] in (ROOT / "README.md").read_text()
 
 
+def test_the_seconds_of_all_rounds_are_those_of_the_file():
+    found = json.loads((ROOT / "benchmarks/results/peers.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/results/speed.md").read_text(encoding="utf-8")
+    for work, rounds in (("flute-lr", 500), ("gpfl-mlp", 60), ("pfl-cifar", 6)):
+        told = []
+        for name in ("fedjax_sel", "torch", "fedjax", "pfl", "flower", "blazefl"):
+            turns = [turn[name] for turn in found[work]["turns"]]
+            whole = np.median([rounds * one["seconds_a_round"] + one.get("seconds_of_compilation", 0) for one in turns])
+            told.append(f"{whole:.1f}" if whole < 100 else f"{whole:.0f}")
+        assert f"| `{work}`, {rounds} rounds | {' | '.join(told)} |" in page
+
+
 def test_a_workload_that_fails_keeps_what_it_measured_and_the_others_run(tmp_path, monkeypatch):
     from benchmarks import __main__ as command
 

@@ -366,6 +366,16 @@ def test_the_first_run_spends_all_of_its_own_budget():
         assert len(said) == 0
 
 
+def test_a_run_whose_equal_cost_is_rounded_otherwise_spends_the_budget_exactly():
+    """Joules are sums of float32, in the order of a cohort: one round more or less would be due to that alone."""
+    first = spend([0, 1], [[0.1, 0.2, 0.3]] * 2, 10)
+    for factor in (1 - 5e-8, 1 + 5e-8):
+        other = spend([0, 1], [[0.4, 0.5, 0.6]] * 2, 10 * factor)
+        runs, said = limit_runs({"a": (first, CONFIG), "b": (other, CONFIG)}, read_budget("bytes=1"))
+        np.testing.assert_array_equal(runs["b"][0].last("accuracy"), 0.6)
+        assert len(said) == 0
+
+
 @pytest.mark.parametrize("text", ["byte=0.5", "bytes", "bytes=0", "bytes=1.5", "bytes=half", "bytes=nan"])
 def test_a_budget_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match=r"did you mean 'bytes'|give a share above 0 and at most 1, as in bytes=0\.5"):

@@ -15,7 +15,7 @@ from fedjax_sel.leaderboard.cells import Cell
 from fedjax_sel.leaderboard.scales import BUDGETS
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.metrics import at_cost, coverage, fill_missing, jain, mean_over_rounds, rounds_to
-from fedjax_sel.metrics.curves import ROUNDING
+from fedjax_sel.metrics.curves import leaves_some
 from fedjax_sel.metrics.labels import cohort_divergence
 from fedjax_sel.papers.measures import settle
 from fedjax_sel.report.budgets import Budget, extrapolate_cost, find_limit, running_cost
@@ -48,7 +48,7 @@ def measure_under(history: History, baseline: History, budget: Budget) -> tuple[
     limit, cost = find_limit(baseline, budget), running_cost(history, budget.kind)
     found = at_cost(settle(history), cost, limit)
     guessing = 1 / history.about["classes"]
-    ended = (cost[:, -1] < limit * (1 - ROUNDING)) & (history.diverged == 0)
+    ended = leaves_some(cost[:, -1], limit) & (history.diverged == 0)
     return np.where(np.isnan(found), guessing, found), ended
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Real
 
 
 def check_curve(what: str, curve: Any, like: Any = None) -> np.ndarray:
@@ -68,6 +68,24 @@ ROUNDING = 1e-6
 """Costs that differ by less, relative to them, are equal: seconds and joules of a round are sums of float32 numbers."""
 
 
+def is_within(cost: Real[np.ndarray, "..."], budget: Real[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+    """Returns whether each cost is at most the budget, but for rounding.
+
+    >>> is_within(np.array([30.0, 30.000001, 30.001]), np.array(30.0))
+    array([ True,  True, False])
+    """
+    return cost <= budget * (1 + ROUNDING)
+
+
+def leaves_some(cost: Real[np.ndarray, "..."], budget: Real[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+    """Returns whether each cost is below the budget by more than rounding.
+
+    >>> leaves_some(np.array([30.0, 29.999999, 29.999]), np.array(30.0))
+    array([False, False,  True])
+    """
+    return cost < budget * (1 - ROUNDING)
+
+
 def at_cost(
     curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], budget: Float[np.ndarray, "R"]
 ) -> Float[np.ndarray, "R"]:
@@ -80,7 +98,7 @@ def at_cost(
     budget = np.asarray(budget)
     if budget.shape != (len(curve),):
         raise ValueError(f"budget has the shape {budget.shape}; it must be one number a seed, of {len(curve)}")
-    paid = (cost <= budget[:, None] * (1 + ROUNDING)).sum(1)
+    paid = is_within(cost, budget[:, None]).sum(1)
     value = np.take_along_axis(fill_missing(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
     return np.where(paid > 0, value, np.nan)
 

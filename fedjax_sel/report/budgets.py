@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import TOTALS, History
-from fedjax_sel.metrics.curves import ROUNDING
+from fedjax_sel.metrics.curves import is_within, leaves_some
 from fedjax_sel.report.compare import is_cost
 from fedjax_sel.report.quantities import format_count
 
@@ -135,15 +135,15 @@ def limit_runs(
         history = take_without_models(history, [seed in limit for seed in history.seeds])
         limits = np.array([limit[seed] for seed in history.seeds])
         cost = running_cost(history, budget.kind)
-        ended = (cost[:, -1:] < limits[:, None] * (1 - ROUNDING))[:, 0] & (history.diverged == 0)
+        ended = leaves_some(cost[:, -1], limits) & (history.diverged == 0)
         if ended.any():
             said.append(
                 f"{number} spent less than the budget in {format_count(int(ended.sum()), 'seed')}; what it would have "
                 "reached is not known, and it counts with what it reached"
             )
-        beyond = cost > limits[:, None] * (1 + ROUNDING)
-        within = ~beyond & (history["alive"] > 0)
-        history = hide_beyond(history, beyond)
+        affordable = is_within(cost, limits[:, None])
+        within = affordable & (history["alive"] > 0)
+        history = hide_beyond(history, ~affordable)
         measured = ~np.isnan(history[seen]).all(axis=1)
         if not measured.any():
             raise ValueError(

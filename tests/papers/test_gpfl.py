@@ -44,7 +44,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.gpfl.claims import LEADS
 from fedjax_sel.papers.gpfl.comparisons import BASELINES
-from fedjax_sel.papers.gpfl.more_claims import judge_cifar
+from fedjax_sel.papers.gpfl.more_claims import describe_noise, judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
 from fedjax_sel.papers.gpfl.studies import COHORTS, SMALL_CASE, count_classes, evaluates_itself, study_choice
@@ -253,6 +253,11 @@ def test_parameters_are_compared_with_all_others():
     little = judged([(key, Method(0.65)) for key, _ in every], "full")
     assert little["exploring-pays-for-longer"].verdict == YES
     assert little["exploring-pays-a-tenth-for-longer"].verdict == NO
+    worse = judged([*every, ((LONG, "GPFL, α = 0.1"), Method(0.5))], "full")
+    assert worse["exploring-pays-for-longer"].verdict == NO, "each α has to pay"
+    assert worse["exploring-pays-a-tenth-for-longer"].verdict == NO
+    other = judged([*every, ((LONG, GROWING), Method(0.4))], "full")
+    assert other["exploring-pays-for-longer"].verdict == YES, "of fixed α alone"
     assert "exploring-pays" not in found, "of the rounds after 500"
     assert found["gains-after-500"].verdict == NO, "they were as good after 500"
     assert found["plateau-without-exploring"].verdict == YES
@@ -277,6 +282,9 @@ def test_cost_cifar_and_regret():
     )
     assert judged(gpfl=1.5, blind=1.6)["cost-just-above-random"].lacks, "whatever the outcome is"
     assert judged(gpfl=1.5)["pow-d-is-slower"].verdict == NO
+    assert not judged(blind=1.12)["pow-d-is-slower"].lacks, "14 % are more than twice 6.7 %"
+    assert judged(blind=1.13)["pow-d-is-slower"].lacks.endswith("too near this difference")
+    assert "not measured" in describe_noise({GPFL: np.ones(3)}, 1.0, "it")
     more = judged()["pow-d-costs-clients-more"]
     assert more.statistic["Pow-d's FLOPs / GPFL's"] == pytest.approx(1.2 / 1.05)
     assert (more.verdict, judged(flops=1.2)[more.id].verdict, bool(more.fixed)) == (YES, NO, True)
@@ -538,6 +546,12 @@ def test_shorter_runs_on_cifar_are_compared_where_the_sources_first_column_shows
     there = {claim.id: claim for claim in judge_cifar(partial)}
     assert there["beats-all-on-cifar"].rests_on == (name_experiment(CIFAR, "2SPC"),)
     assert "Dir" not in there["beats-all-on-cifar"].text
+    ahead = {k: (Method(0.8) if k[1] == GPFL else Method()).history() for k in histories}
+    whole = {claim.id: claim for claim in judge_cifar(ahead)}["beats-all-on-cifar"]
+    assert (whole.verdict, whole.lacks) == (YES, "")
+    rest = {claim.id: claim for claim in judge_cifar({k: h for k, h in ahead.items() if k[1] != FEDCOR})}
+    some = rest["beats-all-on-cifar"]
+    assert (some.verdict, some.lacks.partition(",")[0]) == (YES, "the sentence is also about FedCor")
     fewer = dict(histories)
     key = (name_experiment(CIFAR, "2SPC"), FEDCOR)
     fewer[key] = dataclasses.replace(

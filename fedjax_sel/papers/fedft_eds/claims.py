@@ -95,21 +95,6 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     return [replace(one, lacks=FEW_EXAMPLES[one.id]) if lacks_examples(scale, one) else one for one in claims]
 
 
-SCARCE = (
-    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, training on the hardest is known "
-    "to be worse (Sorscher et al., 2022)"
-)
-
-FEWER_PARAMETERS = (
-    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, fewer trained parameters may be "
-    "an advantage that they are not on all examples"
-)
-
-LESS_TO_LEARN_FROM = (
-    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, a pretrained model may be an "
-    "advantage that it is not on all examples"
-)
-
 BY_ENTROPY: tuple[str, ...] = (
     "partial-training-beats-whole",
     "partial-training-beats-whole-on-a-tenth",
@@ -146,8 +131,16 @@ BY_PART: tuple[str, ...] = (
 BY_PRETRAINING: tuple[str, ...] = ("pretraining-raises-accuracy", "pretraining-helps-most-under-skew")
 """Claims about the accuracy gained by pretraining, whose runs have a part of the examples at `medium`."""
 
-REASONS = ((BY_ENTROPY, SCARCE), (BY_PART, FEWER_PARAMETERS), (BY_PRETRAINING, LESS_TO_LEARN_FROM))
-FEW_EXAMPLES = {one: why for names, why in REASONS for one in names}
+REASONS = {
+    BY_ENTROPY: "training on the hardest is known to be worse (Sorscher et al., 2022)",
+    BY_PART: "fewer trained parameters may be an advantage that they are not on all examples",
+    BY_PRETRAINING: "a pretrained model may be an advantage that it is not on all examples",
+}
+FEW_EXAMPLES = {
+    one: f"these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, {why}"
+    for names, why in REASONS.items()
+    for one in names
+}
 """Why claims are not judged by runs with a part of the examples: they may favour one side, whichever it is."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -58,15 +58,45 @@ def judge_early(scale: str, histories: Histories) -> Claim:
     """Returns the claim on entropy's advantage in the first rounds with few clients; `judge_many` has many."""
     few = list_few_experiments(scale, histories)
     early = need(compare_in(histories, few, {TENTH: PAIRS[TENTH]}, "accuracy_early"))
-    return make_claim(
+    return judge_faster(
         "entropy-converges-faster",
         "With few clients, training on a tenth of the examples, chosen by entropy (EDS), converges faster than on a "
-        f"random tenth (RDS): {WHEN}",
+        "random tenth (RDS)",
         "section IV-C, Fig. 5: 'slightly better'",
-        judge_larger_than_each(early, SLIGHT),
-        {f"EDS - RDS, {WHEN}": describe_each(early)},
+        "EDS - RDS",
+        [TENTH],
+        early,
+        SLIGHT,
+    )
+
+
+def judge_faster(
+    name: str,
+    text: str,
+    source: str,
+    label: str,
+    rivals: Iterable[str],
+    early: Mapping[str, Mapping[str, Difference]],
+    negligible: float = NOTICED,
+) -> Claim:
+    """Returns the claim that the first of each rival's pair is more accurate in the first rounds.
+
+    Args:
+      name, text, source: of the claim.
+      label: what is subtracted from what.
+      rivals: that the sentence is about.
+      early: differences of the mean accuracy of these rounds, by rival and experiment.
+      negligible: a lead of at most this is none.
+    """
+    claim = make_claim(
+        name,
+        f"{text}: {WHEN}",
+        source,
+        judge_larger_than_each(early, negligible),
+        {f"{label}, {WHEN}": describe_each(early)},
         rests_on=name_experiments(early),
     )
+    return need_rivals(claim, rivals, early)
 
 
 def judge_convergence(scale: str, histories: Histories) -> list[Claim]:
@@ -76,25 +106,12 @@ def judge_convergence(scale: str, histories: Histories) -> list[Claim]:
     def judge_lead(name: str, text: str, source: str, pairs: dict[str, tuple[str, str]]) -> list[Claim]:
         found = {rival: compare(histories, *pair, "accuracy_early") for rival, pair in pairs.items()}
         over = keep_rivals({rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()})
-        return [
-            need_rivals(
-                make_claim(
-                    name,
-                    text.format(" and ".join(over)),
-                    source,
-                    judge_larger_than_each(over, NOTICED),
-                    {f"first - second, {WHEN}": describe_each(over)},
-                    rests_on=name_experiments(over),
-                ),
-                pairs,
-                over,
-            )
-        ]
+        return [judge_faster(name, text.format(" and ".join(over)), source, "first - second", pairs, over)]
 
     def judge_part(method: str, kind: str) -> list[Claim]:
         return judge_lead(
             f"{kind}partial-training-converges-faster",
-            f"{method} converges faster than {{}}, which train the whole model: {WHEN}",
+            f"{method} converges faster than {{}}, which train the whole model",
             "Fig. 5, section IV-C: 'faster convergence than the baseline models even when using 10%'",
             {rival: (method, rival) for rival in BASELINES},
         )
@@ -104,7 +121,7 @@ def judge_convergence(scale: str, histories: Histories) -> list[Claim]:
         lambda: judge_part(RDS, "random-"),
         lambda: judge_lead(
             "scratch-converges-slowest",
-            f"FedAvg from scratch converges slower than {{}}: {WHEN}",
+            "FedAvg from scratch converges slower than {}",
             "Fig. 5, section IV-C: 'the worst convergence rate'",
             {rival: (rival, SCRATCH) for rival in (*BASELINES, RDS, EDS)},
         ),

@@ -18,7 +18,7 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     list_many_experiments,
     name_experiments,
 )
-from fedjax_sel.papers.fedft_eds.convergence_claims import WHEN
+from fedjax_sel.papers.fedft_eds.convergence_claims import WHEN, judge_faster
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     EDS,
@@ -55,17 +55,17 @@ def judge_many(scale: str, histories: Histories) -> list[Claim]:
         return [need_rivals(claim, PAIRS, there)]
 
     def judge_convergence() -> list[Claim]:
-        early = compare_there("accuracy_early")
-        claim = make_claim(
-            "entropy-converges-faster-with-many-clients",
-            "With many clients, training on examples chosen by entropy (EDS) converges faster than on as many random "
-            f"ones (RDS): {WHEN}",
-            "Fig. 9: 'outperforms FedFT-RDS significantly in convergence'",
-            judge_larger_than_each(early, NOTICED),
-            {f"EDS - RDS, {WHEN}": describe_each(early)},
-            rests_on=name_experiments(early),
-        )
-        return [need_rivals(claim, PAIRS, early)]
+        return [
+            judge_faster(
+                "entropy-converges-faster-with-many-clients",
+                "With many clients, training on examples chosen by entropy (EDS) converges faster than on as many "
+                "random ones (RDS)",
+                "Fig. 9: 'outperforms FedFT-RDS significantly in convergence'",
+                "EDS - RDS",
+                PAIRS,
+                compare_there("accuracy_early"),
+            )
+        ]
 
     def judge_early() -> list[Claim]:
         early, best = compare_there("accuracy_early"), compare_there(BEST)

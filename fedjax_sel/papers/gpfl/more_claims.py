@@ -243,17 +243,23 @@ def judge_cifar(histories: Histories) -> list[Claim]:
     column, when = ("at_15", f"After {max(rounds)} of {CIFAR_ROUNDS} rounds, ") if is_short else ("last", "")
     source = "Table II, 15 %" if is_short else "Table II, section VI-B"
 
-    def compare(first: str, second: str) -> dict[str, Difference]:
-        """Compares two methods wherever both were run and the source has the first ahead, or if it has no first."""
-        keys = {p: [(name_experiment(CIFAR, p), method) for method in (first, second)] for p in PARTITIONS}
+    def list_ahead(first: str, second: str) -> list[str]:
+        """Returns the partitions on which the source has the first ahead of the second, or lacks one of them."""
         published = {p: [find_published(CIFAR, p, method, column) for method in (first, second)] for p in PARTITIONS}
+        return [p for p in PARTITIONS if is_ahead(*published[p])]
+
+    def compare(first: str, second: str) -> dict[str, Difference]:
+        """Compares two methods wherever both were run and the source has the first ahead."""
+        ahead = list_ahead(first, second)
+        keys = {p: [(name_experiment(CIFAR, p), method) for method in (first, second)] for p in ahead}
         return {
             p: subtract(*(measure(histories[key])["accuracy_last"] for key in both))
             for p, both in keys.items()
-            if all(key in histories for key in both) and is_ahead(*published[p])
+            if all(key in histories for key in both)
         }
 
-    def judge_ahead(name: str, text: str, wanted: Mapping[str, Mapping[str, Difference]]) -> list[Claim]:
+    def judge_ahead(name: str, text: str, pairs: Mapping[str, tuple[str, str]]) -> list[Claim]:
+        wanted = {rival: compare(*pair) for rival, pair in pairs.items() if list_ahead(*pair)}
         by_rival = {rival: found for rival, found in wanted.items() if found}
         if not by_rival:
             return []
@@ -270,13 +276,13 @@ def judge_cifar(histories: Histories) -> list[Claim]:
         return [need_rivals(claim, wanted, by_rival)]
 
     return [
-        *judge_ahead("fedcor-worse-than-random", "FedCor is less accurate than {}", {RANDOM: compare(RANDOM, FEDCOR)}),
-        *judge_ahead("falls-short-of-pow-d-on-cifar", "GPFL is less accurate than {}", {POW_D: compare(POW_D, GPFL)}),
-        *judge_ahead("beats-all-on-cifar", "GPFL is more accurate than {}", {m: compare(GPFL, m) for m in BASELINES}),
+        *judge_ahead("fedcor-worse-than-random", "FedCor is less accurate than {}", {RANDOM: (RANDOM, FEDCOR)}),
+        *judge_ahead("falls-short-of-pow-d-on-cifar", "GPFL is less accurate than {}", {POW_D: (POW_D, GPFL)}),
+        *judge_ahead("beats-all-on-cifar", "GPFL is more accurate than {}", {m: (GPFL, m) for m in BASELINES}),
         *judge_ahead(
             "beats-all-on-cifar-as-in-its-text",
             "GPFL with its text's α = t / 2000 is more accurate than {}",
-            {m: compare(SLOWLY, m) for m in BASELINES},
+            {m: (SLOWLY, m) for m in BASELINES},
         ),
     ]
 

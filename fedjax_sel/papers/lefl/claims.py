@@ -39,7 +39,7 @@ from fedjax_sel.papers.lefl.comparisons import (
     list_settings,
     measure_cell,
 )
-from fedjax_sel.papers.lefl.numbers import find_data, find_target, list_compared_costs, list_own
+from fedjax_sel.papers.lefl.numbers import find_data, find_target, list_own, list_table_1
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 Judge = Callable[[str, Histories, str], list[Claim]]
@@ -120,7 +120,7 @@ def say_ends(scale: str, method: str) -> str:
 
 def judge_speed_up(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim of Table I on LEFL against FedAvg."""
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     thrice = compare_ratio(histories, names, (settings, FEDAVG), (settings, LEFL), SPEED_UP)
     if settings == AS_PUBLISHED:
         source = "Table I"
@@ -151,7 +151,7 @@ def judge_rounds(scale: str, histories: Histories, settings: str) -> list[Claim]
     """Returns the claim on rounds against each of the other methods, if all are run."""
     if not has_all(scale, settings, BASELINES):
         return []
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     faster = {
         other: compare_costs(histories, names, "rounds", (settings, other), (settings, LEFL)) for other in BASELINES
     }
@@ -169,7 +169,7 @@ def judge_rounds(scale: str, histories: Histories, settings: str) -> list[Claim]
 
 def judge_rate(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claim on FedAvg's rounds at one rate and at the other."""
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     rate = compare_ratio(histories, names, (LOW, FEDAVG), (HIGH, FEDAVG), SPEED_UP)
     return [
         make_claim(
@@ -187,7 +187,7 @@ def judge_rate(scale: str, histories: Histories) -> list[Claim]:
 def judge_slow_baselines(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claims of Table I on FedProx and, on EMNIST or what replaces it, FedNova, if they are run."""
     out = []
-    every = list_compared_costs(scale)
+    every = list_table_1(scale)
     for method, how, source, names in (
         (FEDPROX, "as published, μ = 1", "Table I", every),
         (FEDNOVA, "as published", "Table I, on EMNIST", [name for name in every if not is_cifar(name)]),
@@ -209,7 +209,7 @@ def judge_slow_baselines(scale: str, histories: Histories, settings: str) -> lis
 
 def judge_fast_scaffold(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim of Table I on SCAFFOLD."""
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     scaffold = compare_costs(histories, names, "rounds", (settings, FEDAVG), (settings, SCAFFOLD))
     return [
         make_claim(
@@ -323,7 +323,7 @@ def judge_noise(scale: str, histories: Histories, settings: str) -> list[Claim]:
 
 def judge_more_bytes(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on Table I's cost with EMNIST or the data that replace it; none on CIFAR alone."""
-    names = [name for name in list_compared_costs(scale) if not is_cifar(name)]
+    names = [name for name in list_table_1(scale) if not is_cifar(name)]
     if not names:
         return []
     more = compare_costs(histories, names, "bytes", (settings, LEFL), (settings, FEDAVG))
@@ -348,7 +348,7 @@ FEW_CLIENTS = (
 
 def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on Table I's cost on CIFAR; none without CIFAR."""
-    names = [name for name in list_compared_costs(scale) if is_cifar(name)]
+    names = [name for name in list_table_1(scale) if is_cifar(name)]
     if not names:
         return []
     fewer = compare_costs(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
@@ -369,7 +369,7 @@ def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[C
 
 def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
     """Returns the claim that SCAFFOLD's fewer rounds cost more bytes, as each of them sends twice a model."""
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     more = compare_costs(histories, names, "bytes", (AS_PUBLISHED, SCAFFOLD), (AS_PUBLISHED, FEDAVG))
     return [
         make_claim(
@@ -385,7 +385,7 @@ def judge_bytes_of_scaffold(scale: str, histories: Histories) -> list[Claim]:
 
 def judge_computation(scale: str, histories: Histories, settings: str) -> list[Claim]:
     """Returns the claim on what clients compute until the target; the server's clustering is on nobody's bill."""
-    names = list_compared_costs(scale)
+    names = list_table_1(scale)
     less = compare_costs(histories, names, "flops", (settings, FEDAVG), (settings, LEFL))
     said = "'significantly decreasing the communication overhead and overall computational expense'"
     return [

@@ -42,7 +42,7 @@ def list_own(scale: str) -> list[str]:
     return list(FULL if scale == "full" else EXPERIMENTS[scale])
 
 
-def list_compared_costs(scale: str) -> list[str]:
+def list_table_1(scale: str) -> list[str]:
     """Returns the experiments of Table I if the scale has them, else what replaces them."""
     return [name for name in list_own(scale) if scale != "full" or name in TABLE_1]
 
