@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import scipy.stats
 from scipy.spatial.distance import cdist
 
 from fedjax_sel import History, config, papers
@@ -22,6 +23,7 @@ from fedjax_sel.papers.lefl import studies as lefl_studies
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,
+    CODED,
     EXPERIMENTS,
     FEDAVG,
     FEDNOVA,
@@ -30,6 +32,7 @@ from fedjax_sel.papers.lefl.cells import (
     FULL,
     HIGH,
     LEFL,
+    LESS_OF_RESNET_18,
     LOW,
     MEDIUM_CIFAR,
     METHODS,
@@ -615,13 +618,23 @@ def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "medium", "full"])
-def test_lefl_has_its_texts_quotas_except_as_published(scale):
+def test_lefl_has_its_texts_quotas_except_as_published_and_where_it_is_said(scale):
     quotas = {
-        (experiment.endswith(f"({AS_PUBLISHED})"), whole["client_selection"]["allocation"])
-        for (experiment, _), whole in resolved(scale).items()
+        (experiment.endswith(f"({AS_PUBLISHED})") or method == CODED, whole["client_selection"]["allocation"])
+        for (experiment, method), whole in resolved(scale).items()
         if whole["client_selection"]["name"] == "lefl"
     }
     assert quotas == {(False, "proportional"), (True, "code")}
+
+
+@pytest.mark.parametrize("scale", ["small", "medium", "full"])
+def test_its_codes_quotas_differ_from_what_is_published_in_the_rate_alone(scale):
+    whole = resolved(scale)
+    for name in EXPERIMENTS[scale]:
+        published, coded = whole[name_experiment(name, AS_PUBLISHED), LEFL], whole[name_experiment(name, LOW), CODED]
+        assert {key.split(".")[0] for key in coded.differences(published)} == {"local_training"}
+        by_text = coded.differences(whole[name_experiment(name, LOW), LEFL])
+        assert {key.split(".")[0] for key in by_text} == {"client_selection", "cohort_size"}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
@@ -680,7 +693,7 @@ def test_as_published_baselines_are_those_of_the_text_and_lefl_has_its_own(scale
         assert code["client_selection"]["fraction"] == fair["cohort_size"] / fair["partition"]["clients"]
 
 
-@pytest.mark.parametrize(("scale", "runs"), [("smoke", 22), ("small", 32), ("medium", 9), ("full", 160)])
+@pytest.mark.parametrize(("scale", "runs"), [("smoke", 22), ("small", 34), ("medium", 10), ("full", 170)])
 def test_no_runs_are_equal_but_those_that_are_shared(scale, runs):
     cells = list_cells(scale)
     identities = identify_runs(cells, [config.resolve(cell.config) for cell in cells])
@@ -912,21 +925,35 @@ def test_correlations_with_distance_are_of_both_divergences():
     far = np.abs(place[:, None] - place)
     got = correlate_distances(far**2, far)
     assert got["pairs"] == pytest.approx(1)
-    assert got["rows"] > 0.9
+    assert min(got["rows"], got["row_differences"]) > 0.9
     rng = np.random.default_rng(0)
+    kl, far = rng.random((5, 5)), rng.random((5, 5))
+    pairs = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    apart = [far[pair] for pair in pairs]
+    by_hand = {
+        "pairs": [kl[i, j] + kl[j, i] for i, j in pairs],
+        "row_differences": [np.abs(kl[i] - kl[j]).mean() for i, j in pairs],
+        "rows": [np.sqrt(((kl[i] - kl[j]) ** 2).sum()) for i, j in pairs],
+    }
+    want = {name: scipy.stats.spearmanr(value, apart)[0] for name, value in by_hand.items()}
+    assert len({round(value, 6) for value in want.values()}) == 3, "the three can be told apart"
+    assert correlate_distances(kl, far) == pytest.approx(want)
     assert abs(correlate_distances(rng.random((40, 40)), rng.random((40, 40)))["pairs"]) < 0.2
 
 
 def test_the_conjectures_and_quotas_are_judged_where_they_were_measured():
     planted = studies()
     for row in planted["clusters"].values():
-        row |= {"pairs": [0.5, 0.6, 0.55], "rows": [-0.1, 0.1, 0.0], "entropy_proportional": row["entropy_stratified"]}
+        row |= {"pairs": [0.5, 0.6, 0.55], "rows": [0.5, 0.6, 0.55], "row_differences": [-0.1, 0.1, 0.0]}
+        row["entropy_proportional"] = row["entropy_stratified"]
         row["entropy_transposed"] = row["entropy_stratified"]
     for row in planted["ablation"].values():
-        row |= {"pairs": [0.5, 0.6, 0.55], "rows": [0.2, 0.3, 0.25]}
+        row |= {"pairs": [0.5, 0.6, 0.55], "rows": [0.5, 0.6, 0.55], "row_differences": [0.2, 0.3, 0.25]}
     claims = {c.id: c for c in judge_clusters(planted["clusters"], planted["ablation"])}
     assert claims["conjecture-1"].verdict == YES
     assert claims["conjecture-2"].verdict == OPEN
+    assert claims["conjecture-2-by-euclidean-distance"].verdict == YES
+    assert [claims[c].is_ours for c in ("conjecture-2", "conjecture-2-by-euclidean-distance")] == [False, True]
     (found,) = claims["conjecture-1"].statistic.values()
     assert set(found) == {name for name in planted["clusters"] if find_experiment(name)} | set(planted["ablation"])
     kinds = ("proportional-", "transposed-", "")
@@ -949,7 +976,8 @@ def test_lefl_under_another_method_is_compared_with_that_method_alone():
 
 
 def test_layers_are_compared_wherever_clients_are_few():
-    for scale, more in (("small", set()), ("medium", set(FEW_AT_MEDIUM)), ("full", set(RESNET_18))):
+    few_at_medium = {*FEW_AT_MEDIUM, *LESS_OF_RESNET_18}
+    for scale, more in (("small", set()), ("medium", few_at_medium), ("full", set(RESNET_18))):
         planted = studies(scale)
         claims = {claim.id: claim for claim in judge_clusters(planted["clusters"], planted["ablation"])}
         few = {name for name, row in planted["clusters"].items() if "cka" in row and find_experiment(name)}
@@ -991,7 +1019,7 @@ def test_medium_is_the_sources_first_experiment_in_part_and_runs_what_settles_mo
             (LOW, LEFL),
         )
     ]
-    assert [cell.method for cell in cells[-3:]] == [FEDPROX, SCAFFOLD, FEDNOVA]
+    assert [cell.method for cell in cells[-4:]] == [FEDPROX, SCAFFOLD, FEDNOVA, CODED]
     assert papers.load("lefl").seeds["medium"] == 5
     assert not any("seeds" in cell.config for cell in cells), "a cell's own would be used instead"
 

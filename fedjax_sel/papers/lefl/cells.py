@@ -36,7 +36,13 @@ TUNED: dict[str, dict[str, Any]] = {
 
 BASELINES = tuple(method for method in METHODS if method != LEFL)
 
-SHOWN: dict[str, dict[str, Any]] = {**METHODS, **COMBINED, **TUNED}
+AT_ITS_RATE: dict[str, dict[str, Any]] = {**METHODS, **COMBINED, **TUNED}
+"""The methods that run at LEFL's rate."""
+
+CODED = "LEFL, its code's quotas"
+"""LEFL with its code's quotas and direction, as published, at the text's rate: what they do without its rate."""
+
+SHOWN = (*AT_ITS_RATE, CODED)
 """All methods, in the order of the tables."""
 
 HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the text's settings", "as published"
@@ -147,6 +153,13 @@ FEW_AT_MEDIUM: dict[str, dict[str, Any]] = {
 RESNET_18 = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet18_lefl")}
 """The network of the source's Fig. 2."""
 
+LESS_OF_RESNET_18 = {
+    "CIFAR-10 (2,000 examples), ResNet-18, 20 clients": load_experiment(
+        "cifar10_resnet18_lefl", {"data": {"num_examples": 2000}}
+    )
+}
+"""The same with a twenty-fifth of the examples."""
+
 EXPERIMENTS = {"smoke": SMOKE, "small": STAND_IN, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
 """Settings by scale, at LEFL's rate, without a selector."""
 
@@ -155,7 +168,7 @@ BY_TEXT = {f"{name}, {LOW}": merge_settings(config, describe_text_rate(config)) 
 STUDIED: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {},
     "small": BY_TEXT,
-    "medium": FEW_AT_MEDIUM,
+    "medium": {**FEW_AT_MEDIUM, **LESS_OF_RESNET_18},
     "full": {**BY_TEXT, **RESNET_18},
 }
 """Settings whose clusters are examined by scale, besides those of `EXPERIMENTS`."""
@@ -208,6 +221,7 @@ MEDIUM_RUNS = (
     (HIGH, FEDPROX),
     (HIGH, SCAFFOLD),
     (HIGH, FEDNOVA),
+    (LOW, CODED),
 )
 """What is run at `medium`, what settles most claims an hour first; as published, baselines share LOW's runs."""
 
@@ -216,9 +230,10 @@ def list_runs(scale: str) -> list[tuple[str, str]]:
     """Returns the settings and the method of each run of an experiment."""
     if scale == "medium":
         return list(MEDIUM_RUNS)
-    more = () if scale == "smoke" else (*COMBINED, *TUNED)
     every = [(settings, method) for settings in (HIGH, LOW, AS_PUBLISHED) for method in METHODS]
-    return [*every, *((HIGH, method) for method in more)]
+    if scale == "smoke":
+        return every
+    return [*every, *((HIGH, method) for method in (*COMBINED, *TUNED)), (LOW, CODED)]
 
 
 def list_cells(scale: str) -> list[Cell]:
@@ -233,7 +248,9 @@ def list_cells(scale: str) -> list[Cell]:
 def describe_run(settings: str, method: str, config: dict[str, Any]) -> dict[str, Any]:
     """Returns the changes that a run makes to its experiment; as published, baselines have the text's settings."""
     if settings == HIGH:
-        return SHOWN[method]
+        return AT_ITS_RATE[method]
     if (settings, method) == (AS_PUBLISHED, LEFL):
         return describe_code_quotas(config)
+    if method == CODED:
+        return merge_settings(describe_text_rate(config), describe_code_quotas(config))
     return {**describe_text_rate(config), **(PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method])}

@@ -164,37 +164,38 @@ def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns direct tests of conjectures 1 and 2; none if the correlations were not measured."""
-    said = dict(
-        zip(
-            CORRELATED,
-            (
-                (
-                    "conjecture-1",
-                    "Clients whose divergence (KL_ij + KL_ji) is small have learned similar features: over pairs of "
-                    "clients, this divergence has a rank correlation above 0 with the distance in latent space (also "
-                    "of the 24 clients in planted groups)",
-                ),
-                (
-                    "conjecture-2",
-                    "Clients whose rows of the divergence are similar have learned similar features: over pairs of "
-                    "clients, the Euclidean distance between rows, by which KMeans clusters them, has a rank "
-                    "correlation above 0 with the distance in latent space (also of the 24 clients in planted groups; "
-                    "the conjecture has the mean absolute difference)",
-                ),
-            ),
-            strict=True,
-        )
+    """Returns direct tests of conjectures 1 and 2, and of KMeans' distance; none of what was not measured."""
+    similar = "have learned similar features: over pairs of clients,"
+    correlated = (
+        "has a rank correlation above 0 with the distance in latent space (also of the 24 clients in planted groups)"
+    )
+    row = "Clients whose rows of the divergence are similar"
+    said = (
+        (
+            "conjecture-1",
+            f"Clients whose divergence (KL_ij + KL_ji) is small {similar} this divergence {correlated}",
+            "Conjecture 1, section III",
+        ),
+        (
+            "conjecture-2",
+            f"{row} {similar} the mean absolute difference between rows {correlated}",
+            "Conjecture 2, section III",
+        ),
+        (
+            "conjecture-2-by-euclidean-distance",
+            f"{row} {similar} the Euclidean distance between rows, by which KMeans clusters them, {correlated}",
+            "ours: conjecture 2 with the distance of its clustering",
+        ),
     )
     out = []
-    for kind, (name, text) in said.items():
+    for kind, (name, text, source) in zip(CORRELATED, said, strict=True):
         found = {n: compare_with(np.array(row[kind]), 0.0) for n, row in study.items() if kind in row}
         if found:
             out.append(
                 make_claim(
                     name,
                     text,
-                    f"Conjecture {name[-1]}, section III",
+                    source,
                     judge_larger(found),
                     {"Spearman's rank correlation": describe_differences(found)},
                     rests_on=list_experiments(found),

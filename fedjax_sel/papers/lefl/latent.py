@@ -68,25 +68,30 @@ def compare_distances(far: Float[np.ndarray, "N N"], cluster: Int[np.ndarray, "N
     return {"within": average_within(far, cluster), "random": float(np.mean(shuffled))}
 
 
-CORRELATED = ("pairs", "rows")
-"""Quantities that are correlated with distance in latent space: conjectures 1 and 2."""
+CORRELATED = ("pairs", "row_differences", "rows")
+"""Quantities that are correlated with distance in latent space: of conjectures 1 and 2, and KMeans' own."""
 
 
 def correlate_distances(kl: Float[np.ndarray, "N N"], far: Float[np.ndarray, "N N"]) -> dict[str, float]:
-    """Returns Spearman's rank correlations, over pairs of clients, of two quantities with distance in latent space.
+    """Returns Spearman's rank correlations, over pairs of clients, of three quantities with distance in latent space.
 
-    These are the symmetric divergence `KL_ij + KL_ji` (`pairs`, conjecture 1), and the distance between the clients'
-    rows of the divergence, by which KMeans clusters them (`rows`, conjecture 2).
+    These are the symmetric divergence `KL_ij + KL_ji` (`pairs`, conjecture 1), the mean absolute difference between the
+    clients' rows of the divergence (`row_differences`, conjecture 2, equation 4), and the Euclidean distance between
+    these rows, by which KMeans clusters the clients (`rows`).
 
     Args:
       kl: divergences.
       far: distances in latent space.
     """
     upper = np.triu_indices(len(kl), 1)
-    rows = scipy.spatial.distance.squareform(scipy.spatial.distance.pdist(kl))
+    compared = (
+        (kl + kl.T)[upper],
+        scipy.spatial.distance.pdist(kl, "cityblock") / len(kl),
+        scipy.spatial.distance.pdist(kl),
+    )
     return {
-        name: float(np.asarray(scipy.stats.spearmanr(value[upper], far[upper])[0]))
-        for name, value in (("pairs", kl + kl.T), ("rows", rows))
+        name: float(np.asarray(scipy.stats.spearmanr(value, far[upper])[0]))
+        for name, value in zip(CORRELATED, compared, strict=True)
     }
 
 

@@ -127,7 +127,7 @@ def find_published(experiment: str, method: str, metric: str) -> float | None:
 
 KEPT = (
     *("within", "random", "rand", "entropy_stratified", "entropy_by_labels", "entropy_random"),
-    *("entropy_proportional", "entropy_transposed", "pairs", "rows"),
+    *("entropy_proportional", "entropy_transposed", "pairs", "row_differences", "rows"),
 )
 """The studies' numbers that are listed as results."""
 

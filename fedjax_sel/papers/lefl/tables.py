@@ -87,8 +87,8 @@ def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) 
         "LEFL's rate is 0.1, multiplied by 0.99 after each local epoch and reset in every round. The text's settings "
         "are a rate of 0.01 and the same decay, which also persists over rounds. As published, LEFL has its own rate "
         "and its code's quotas (more clients per round), and the others have the text's settings; elsewhere, LEFL has "
-        "its text's quotas. FedProx has μ = 0.001 at LEFL's rate, unless stated otherwise, and μ = 1 with the text's "
-        "settings; tuned FedProx is the one that is best in hindsight.",
+        "its text's quotas, unless stated otherwise. FedProx has μ = 0.001 at LEFL's rate, unless stated otherwise, "
+        "and μ = 1 with the text's settings; tuned FedProx is the one that is best in hindsight.",
     )
 
 
@@ -161,7 +161,8 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
             "CKA within clusters",
             "CKA between clusters",
             "rank correlation, pairs",
-            "rank correlation, rows",
+            "rank correlation, rows (mean absolute difference)",
+            "rank correlation, rows (Euclidean)",
         ),
         tuple(rows),
         "The relative entropy is that of the labels of the cohort's pooled examples to the labels of all training "
@@ -170,7 +171,7 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
         "*transposed* has clusters of the other direction of the divergence; *by true labels* takes at least one "
         "client of each cluster of the clients' label shares. "
         "Distances are between the last layer's inputs, averaged over 100 test examples. The rank correlations with "
-        "this distance test conjectures 1 and 2.",
+        "this distance test conjectures 1 and 2; KMeans clusters by the Euclidean distance between rows.",
     )
 
 
