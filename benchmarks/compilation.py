@@ -49,7 +49,9 @@ def compile_apart(name: str) -> dict[str, Any]:
     """Returns the seconds of every step of a workload's compilation, and the number of kernels that XLA makes."""
     experiment, federation = COMPILED[name](scale_here(quick=False))
     program = plan_program([experiment], federation.draws((0,)), [0], mesh="auto", chunk=chunk_of(experiment))
-    (state, _), initial = clock(lambda: init_runs(program.experiments, program.drawn, program.keys, program.layout))
+    (state, _), initial = clock(
+        lambda: init_runs(program.experiments, program.federations, program.keys, program.layout)
+    )
     arguments = (*program.without_public_examples().place(state), np.int32(0))
     traced, tracing = clock(lambda: run_chunk.trace(*arguments, **program.static))
     lowered, lowering = clock(lambda: traced.lower())

@@ -412,16 +412,15 @@ class ClientSelector(Strategy):
 
         A run that resumes then asks for this instead of calling `init` again.
         """
+
+        def begin(key: PRNGKey) -> StrategyState:
+            upfront = {name: signal.measure(key, host) for name, signal in self.signals().at("upfront").items()}
+            return self.init(key, ctx, host, **upfront)
+
         try:
-            return jax.eval_shape(
-                lambda key: self.init(
-                    key, ctx, host, **{n: s.measure(key, host) for n, s in self.signals().at("upfront").items()}
-                ),
-                key,
-            )
+            return jax.eval_shape(begin, key)
         except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # `init` needs concrete numbers, so it is run
-            values = {name: s.measure(key, host) for name, s in self.signals().at("upfront").items()}
-            return jax.tree.map(jnp.asarray, self.init(key, ctx, host, **values))
+            return jax.tree.map(jnp.asarray, begin(key))
 
     def upfront(self, ctx: Context, host: Host) -> Upfront | None:
         """Returns what `init` cost the clients besides `upfront` signals; nothing by default."""

@@ -37,9 +37,6 @@ StrategyState = Any
 Rows = Shaped[Array, "b ..."] | Shaped[np.ndarray, "b ..."]
 """Rows as stored, on a device or on the host."""
 
-Targets = Shaped[Array, "b *target"]
-"""The target of each example, in the form of one of the kinds in `TARGETS`."""
-
 TARGETS = ("classes", "continuous", "multilabel", "tokens")
 """The kinds of targets.
 

@@ -361,7 +361,7 @@ def test_a_folder_of_the_first_edition_is_the_same_run(finished, tmp_path):
     ("arguments", "says"),
     [
         (["pretrain", "mlp", "--epochs", "2", "rounds=1"], "--epochs 2 and rounds=1 both give rounds"),
-        (["pretrain", "mlp", "model=logistic"], "model"),
+        (["pretrain", "mlp", "model=logistic"], "--model mlp and model=logistic both give model; give it once"),
         (["show", "iris", "--open"], "--open is not used"),
         (["run", "iris", "--memory", "inf"], "memory is inf GiB; it must be a number above 0"),
         (["run", "iris", "fine_tuning=sgd"], "fine_tuning trains clients' models before they are evaluated"),

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,9 +60,11 @@ def test_differences_are_those_of_common_seeds_with_scipys_interval_and_test():
     assert said == ["seeds that 1 has and 2 has not: 0", "seeds that 2 has and 1 has not: 7"]
 
 
-def test_a_single_seed_has_no_interval_and_a_diverged_one_is_no_pair():
+def test_a_single_seed_has_no_interval_and_a_diverged_one_is_no_pair_and_named():
     one = {"a": (history([0, 1], [0.5, 0.6]), CONFIG), "b": (history([0, 1], [0.7, np.nan]), CONFIG)}
-    shown = text(compare_pairs(one)[0])
+    table, said = compare_pairs(one)
+    assert said == ["seeds that diverged in 1 or 2, left out of the difference: 1"]
+    shown = text(table)
     assert "+0.2000" in shown
     assert "–" in shown
     assert "Holm" not in shown
@@ -341,6 +344,14 @@ def test_where_all_seeds_diverged_there_is_no_target():
     runs = {"a": (with_costs([np.nan, np.nan], 1.0, 1.0), CONFIG)}
     assert find_reachable_accuracy(runs) is None
     assert find_reachable_accuracy({**runs, "b": (with_costs([0.587, 0.7], 1.0, 1.0), CONFIG)}) == 0.58
+
+
+def test_a_run_without_an_evaluation_sets_no_target():
+    ended = with_costs([np.nan, np.nan], 1.0, 1.0)
+    ended = replace(ended, metrics={**ended.metrics, "alive": np.ones((2, 3))})  # a callback ended it early
+    assert find_reachable_accuracy({"a": (ended, CONFIG)}) is None
+    whole = with_costs([0.587, 0.7], 1.0, 1.0)
+    assert find_reachable_accuracy({"a": (ended, CONFIG), "b": (whole, CONFIG)}) == 0.58
 
 
 def test_a_seed_that_diverges_after_the_budget_counts_with_what_it_had():

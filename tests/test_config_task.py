@@ -57,11 +57,11 @@ def test_a_loss_and_a_metric_of_the_users_own_are_taken_from_a_file(tmp_path, mo
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("task.loss=fokal", "focal"),
-        ("task.loss.gamma=1", "name"),
-        ("task.metrics=[acuracy]", "accuracy"),
+        ("task.loss=fokal", "unknown loss 'fokal'; did you mean 'focal'"),
+        ("task.loss.gamma=1", "task.loss has gamma, but no name that says which one it is"),
+        ("task.metrics=[acuracy]", "unknown metric 'acuracy'; did you mean 'accuracy'"),
         ("task=focal", "it must be a mapping"),
-        ("task.metric=[f1]", "metrics"),
+        ("task.metric=[f1]", "unknown key of task: 'metric'; did you mean 'metrics'"),
         ("evaluate_clients_every=0", "must be a whole number, at least 1"),
         ("evaluate_clients_every=often", "whole number or null"),
     ],

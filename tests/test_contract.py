@@ -33,7 +33,7 @@ from fedjax_sel import (
 )
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
-from fedjax_sel.engine.contract import merge_duplicates
+from fedjax_sel.engine.cohort import merge_duplicates
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
@@ -184,10 +184,16 @@ def test_only_available_clients_are_selected_and_empty_slots_say_so(name):
 
 @pytest.mark.parametrize("name", SELECTORS)
 def test_the_same_key_gives_the_same_cohort(name):
-    selector, ctx = bare(name), context()
-    state = start(selector, ctx)
-    same = [compiled_turn(selector, jax.random.key(1), state, ctx)[0].client.tolist() for _ in range(2)]
-    assert same[0] == same[1]
+    """The state before the first round and the round itself, traced anew, hold the same numbers and operations."""
+    selector, ctx, found = bare(name), context(), []
+    for _ in range(2):
+        state = start(selector, ctx)
+        traced = jax.make_jaxpr(lambda key, state=state: turn(selector, key, state, ctx))(jax.random.key(1))
+        found.append((jax.tree.leaves((state, traced.consts)), re.sub("0x[0-9a-f]+", "", str(traced.jaxpr))))
+    (numbers, operations), (others, again) = found
+    assert operations == again
+    for one, other in zip(numbers, others, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 WRAPPERS = {"critical_fl"}
@@ -303,14 +309,30 @@ def test_declared_needs_are_the_keyword_only_names(name):
     assert anything or named == probed | {*wanted.before, *wanted.trained, *wanted.after}
 
 
-@pytest.mark.parametrize("name", SELECTORS)
+ASKING = [name for name in SELECTORS if bare(name).signals().before]
+LEARNING = [name for name in SELECTORS if bare(name).signals().after]
+
+
+@pytest.mark.parametrize("name", ASKING)
 def test_a_missing_signal_is_an_error_that_names_it(name):
     selector, ctx = bare(name), context()
-    for name in selector.signals().before:
-        asked = ctx.replace(candidates=selector.candidates(jax.random.key(0), start(selector, ctx), ctx))
-        others = {other: value for other, value in signals_for(selector, asked).items() if other != name}
-        with pytest.raises(TypeError, match=name):
-            selector.select(jax.random.key(0), start(selector, ctx), asked, **others)
+    state = start(selector, ctx)
+    told = signals_for(selector, ctx.replace(candidates=selector.candidates(jax.random.key(0), state, ctx)))
+    for lacking in selector.signals().before:
+        others = {name: value for name, value in told.items() if name != lacking}
+        with pytest.raises(TypeError, match=f"'{lacking}'"):
+            selector.select(jax.random.key(0), state, ctx, **others)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_missing_signal_after_the_round_is_an_error_that_names_it(name):
+    selector, ctx = bare(name), context()
+    state, cohort = start(selector, ctx), Cohort(jnp.arange(M), jnp.ones(M, bool), jnp.ones(M))
+    told = signals_for(selector, ctx) | trained_for(selector) | after_for(selector)
+    for lacking in selector.signals().after:
+        others = {name: value for name, value in told.items() if name != lacking}
+        with pytest.raises((TypeError, KeyError), match=f"'{lacking}'"):
+            selector.observe(jax.random.key(0), state, ctx, cohort, **others)
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,8 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
             place,
             figures=False,
             keep_checkpoints=rounds < ROUNDS,  # from which a trial goes on to all rounds
-            more_follow=True,
             say=partial(print, flush=True),
-            kept_in=out,
+            one_of=out,
         )
         write_json(out / JSON, collect(out))
         best = 100 * float(max(history["accuracy"][0]))

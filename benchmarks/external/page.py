@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.external.results import Measured, compare, judge, summarize
+from scipy import stats
+
+from benchmarks.external.results import LEVEL, Measured, compare, judge, summarize
 from benchmarks.external.settings import DATA, METHODS, MUS, PARTITIONS, ROUNDS, Published, read_published
 from fedjax_sel.report.markdown import table
 
@@ -57,9 +59,10 @@ def render(found: Mapping[str, Any]) -> str:
         tell_counts(measured, published),
         "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation of 3 runs. Ours: mean with its 95 % "
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
-        "95 % interval by Welch, in which both have spread. Where we have one seed, the interval is that of a "
-        "further run of theirs, with their deviation (Student's t with 2 degrees of freedom). They *agree* if the "
-        "interval holds 0 and lies within ± 1 point; if it holds 0 and reaches further, the cell is *undecided*.",
+        "95 % interval by Welch's method, which takes both deviations into account. Where we have one seed, it is the "
+        "interval in which a further run of theirs would lie, by their deviation (Student's t with 2 degrees of "
+        "freedom). The two *agree* if the interval contains 0 and lies within ± 1 point; if it contains 0 and reaches "
+        "further, the cell is *undecided*. The margin of a point was set when 15 of these cells were known.",
     ]
     for data, title in DATA.items():
         rows = [row_of((data, law, method), measured, published) for law in PARTITIONS for method in METHODS]
@@ -121,7 +124,9 @@ def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Publis
     once = sum(len(ours.best) == 1 for ours in measured.values())
     seeds = "each with one seed" if once == len(measured) else f"{once} of them with one seed"
     counts = f"{agree} agree, {undecided} are undecided, ours is above in {above} and below in {below}"
-    return f"**Of {len(published)} cells {len(measured)} were run, {seeds}: {counts}.**"
+    fewer = sum(ours.mu is not None and ours.tried < len(MUS) for ours in measured.values())
+    note = f" In {fewer} of them, FedProx has fewer values of μ than the {len(MUS)} of which theirs is the best."
+    return f"**Of {len(published)} cells {len(measured)} were run, {seeds}: {counts}.**" + note * bool(fewer)
 
 
 def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> list[str]:
@@ -138,7 +143,12 @@ def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]
         why = known.get(key, "Not explained.")
         shown = show_difference(away, low, high)
         lines.append(f"- {name_cell(key)}: {verdict} by {abs(away):.2f} points ({shown}). {why}")
-    by_chance = f"One interval of 95 % in twenty leaves out 0 by chance; of {len(measured)}, {len(lines)} did."
+    cells, out = len(measured), len(lines)
+    by_chance = (
+        f"One interval of 95 % in twenty leaves out 0 by chance, {(1 - LEVEL) * cells:.1f} of {cells} on average. Here "
+        f"{out} did; as many or more do in {100 * stats.binom.sf(out - 1, cells, 1 - LEVEL):.0f} % of such tables by "
+        "chance, if cells are independent. We looked for reasons after the differences were known."
+    )
     differ = ["## Where they differ", by_chance, "\n".join(lines)] if lines else []
     return [*differ, *(["## What no run could decide", "\n".join(beyond)] if beyond else [])]
 

@@ -117,6 +117,7 @@ def describe_run(place: Path, cell: Cell, seed: int) -> dict[str, Any]:
         "best": None if np.isnan(curve).all() else round(float(np.nanmax(curve)), 4),
         "best_round": None if np.isnan(curve).all() else int(np.nanargmax(curve)) + 1,
         "last": None if diverged else round(float(curve[-1]), 4),
+        "curve": [None if np.isnan(value) else round(float(value), 2) for value in curve],
         "diverged": diverged,
         "hours": round(summary["seconds"] / 3600, 4),
         "commit": summary["environment"].get("commit"),

@@ -57,6 +57,7 @@ class WandB:
         refuse_sweep("wandb", history)
         import wandb
 
+        self._runs, self._written = [], []  # those of a run that was interrupted are still there
         place, name = locate(self.folder).absolute(), name_run(self.folder, "wandb/id", history)
         for seed in history.seeds:
             for before in (place / "wandb").glob(f"offline-run-*-{name}-{seed}"):

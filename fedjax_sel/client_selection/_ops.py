@@ -116,6 +116,17 @@ def draw_categorical(key: PRNGKey, log_weight: Float[Array, "*k N"], *shape: int
     return jax.random.categorical(key, log_weight, shape=shape or None, mode=find_noise_mode(log_weight.shape[-1]))
 
 
+def draw_left(
+    key: PRNGKey, log_weight: Float[Array, "N"], left: Bool[Array, "N"]
+) -> tuple[Int[Array, ""], Bool[Array, "N"]]:
+    """Returns one of the clients that are left, drawn in proportion to `exp(log_weight)`, and which are left then.
+
+    The client is `PAD_CLIENT` if none is left.
+    """
+    drawn = draw_categorical(key, jnp.where(left, log_weight, -jnp.inf))
+    return jnp.where(left[drawn], drawn, PAD_CLIENT), left & (jnp.arange(left.shape[0]) != drawn)
+
+
 def find_noise_mode(n: int) -> str:
     """Returns the mode of JAX's Gumbel noise in which one of `n` is drawn.
 

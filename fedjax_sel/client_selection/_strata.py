@@ -89,7 +89,8 @@ def draw_stratified(
       m: slots.
     """
     noise = jax.random.uniform(key, available.shape)
-    return top_by_noise(noise, *_members(noise, noise, stratum, quota, available), m)
+    chosen = mark_chosen(noise, noise, stratum, quota, available)
+    return top_by_noise(noise, chosen.astype(jnp.float32), chosen, m)
 
 
 def top_stratified(
@@ -111,7 +112,8 @@ def top_stratified(
       m: slots.
     """
     noise = jax.random.uniform(key, available.shape)
-    return top_by_noise(noise, *_members(noise, -score, stratum, quota, available), m)
+    chosen = mark_chosen(noise, -score, stratum, quota, available)
+    return top_by_noise(noise, chosen.astype(jnp.float32), chosen, m)
 
 
 def places_in_strata(noise: Float[Array, "N"], cost: Float[Array, "N"], group: Int[Array, "N"]) -> Int[Array, "N"]:
@@ -122,14 +124,13 @@ def places_in_strata(noise: Float[Array, "N"], cost: Float[Array, "N"], group: I
     return jnp.zeros_like(order).at[order].set(jnp.arange(group.shape[0]) - first)
 
 
-def _members(
+def mark_chosen(
     noise: Float[Array, "N"],
     cost: Float[Array, "N"],
     stratum: Int[Array, "N"],
     quota: Int[Array, "k"],
     available: Bool[Array, "N"],
-) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
-    """Returns which clients are among the `quota` cheapest of their stratum, as floats and as a mask."""
+) -> Bool[Array, "N"]:
+    """Returns which clients are among the `quota` cheapest available ones of their stratum; equal costs by `noise`."""
     group = jnp.where(available, stratum, quota.shape[0])
-    chosen = available & (places_in_strata(noise, cost, group) < jnp.append(quota, 0)[group])
-    return chosen.astype(jnp.float32), chosen
+    return available & (places_in_strata(noise, cost, group) < jnp.append(quota, 0)[group])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
+from fedjax_sel.arrays import choose
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.protocols import ClientSelector, Host, Signals, Upfront, overrides
 from fedjax_sel.pytree import Scalar, param, static
@@ -192,12 +193,9 @@ class CriticalFL(ClientSelector):
         norm = signals.pop(NORM)
         inner = self.selector.observe(key, state.inner, ctx, cohort, **signals)
         mean = jnp.sum(jnp.where(cohort.mask, norm**2, 0.0)) / jnp.maximum(cohort.mask.sum(), 1)
-        checked = self.check(state, mean, ctx)
+        checked = self.check(state, mean, ctx)._replace(inner=())
         due = (ctx.round % self.interval == 0) & cohort.mask.any()  # an empty cohort is not one of norm 0
-        size, norms, checks, reached = (
-            jnp.where(due, new, old) for new, old in zip(checked[1:], state[1:], strict=True)
-        )
-        return CriticalFLState(inner, size, norms, checks, reached)
+        return choose(due, checked, state._replace(inner=()))._replace(inner=inner)
 
     def check(self, state: CriticalFLState, norm: Float[Array, ""], ctx: Context) -> CriticalFLState:
         """Returns the state with the next size, after a check that measured `norm`."""

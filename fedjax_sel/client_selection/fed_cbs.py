@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of, draw_categorical
+from fedjax_sel.client_selection._ops import cohort_of, draw_left
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
@@ -68,18 +68,16 @@ class FedCBS(ClientSelector):
 
     def select(self, key: PRNGKey, state: FedCBSState, ctx: Context) -> Cohort:
         """Returns the cohort in the order of the draws."""
-        n, t = ctx.num_clients, ctx.round + 1.0
+        t = ctx.round + 1.0
         bonus = self.exploration * jnp.sqrt(3 * jnp.log(t) / (2 * state.selected))
 
         def step(k, carry):
             pooled, left, client = carry
             balance = -self.beta * (k + 1) * jnp.log(jnp.maximum(imbalance(pooled[None] + state.counts), self.floor))
             log_chance = jnp.where(k == 0, jnp.logaddexp(balance, jnp.log(bonus)), balance)
-            log_chance = jnp.where(left, log_chance, -jnp.inf)
-            drawn = draw_categorical(jax.random.fold_in(key, k), log_chance)
-            client = client.at[k].set(jnp.where(left[drawn], drawn, PAD_CLIENT))
-            pooled = pooled + jnp.where(left[drawn], state.counts[drawn], 0.0)
-            return pooled, left & (jnp.arange(n) != drawn), client
+            drawn, left = draw_left(jax.random.fold_in(key, k), log_chance, left)
+            pooled = pooled + jnp.where(drawn >= 0, state.counts[drawn], 0.0)
+            return pooled, left, client.at[k].set(drawn)
 
         start = jnp.zeros(state.counts.shape[1]), ctx.available, jnp.full(ctx.m, PAD_CLIENT)
         client = jax.lax.fori_loop(0, ctx.m, step, start)[-1]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of, draw_categorical, top_m
+from fedjax_sel.client_selection._ops import cohort_of, draw_left, top_m
 from fedjax_sel.client_selection._ward import (
     build_ward_tree,
     cut_to_count,
@@ -155,13 +155,11 @@ class HiCSFL(ClientSelector):
 
         def step(k, carry):
             left, client = carry
-            weight = jnp.where(left, size, 0.0)
             counted = ctx.available if self.in_cluster == "size" else left  # Alg. 1: those drawn stay in their cluster
             total = jnp.zeros(n).at[cluster].add(jnp.where(counted, size, 0.0))[cluster]
-            log_chance = gamma * mean[cluster] + jnp.log(weight) - jnp.log(jnp.where(total > 0, total, 1.0))
-            drawn = draw_categorical(jax.random.fold_in(key, k), log_chance)
-            client = client.at[k].set(jnp.where(left[drawn], drawn, PAD_CLIENT))
-            return left & (jnp.arange(n) != drawn), client
+            log_chance = gamma * mean[cluster] + jnp.log(size) - jnp.log(jnp.where(total > 0, total, 1.0))
+            drawn, left = draw_left(jax.random.fold_in(key, k), log_chance, left)
+            return left, client.at[k].set(drawn)
 
         _, client = jax.lax.fori_loop(0, ctx.m, step, (ctx.available, jnp.full(ctx.m, PAD_CLIENT)))
         return cohort_of(client, client >= 0)

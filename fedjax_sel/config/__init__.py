@@ -24,7 +24,7 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.config.build import Run, build
 from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
-from fedjax_sel.config.config import Config, dump, fingerprint, flat, is_same
+from fedjax_sel.config.config import Config, dump, fingerprint, flat, is_same, write_value
 from fedjax_sel.config.files import find_preset, list_presets, load, load_file, parse_yaml
 from fedjax_sel.config.names import describe_renames, rename, translate_key, translate_parameter
 from fedjax_sel.config.resolve import check_once, override, resolve
@@ -53,4 +53,5 @@ __all__ = [
     "resolve",
     "translate_key",
     "translate_parameter",
+    "write_value",
 ]

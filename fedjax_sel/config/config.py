@@ -200,6 +200,15 @@ def write(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+def write_value(value: Any) -> str:
+    """Returns a plain value as a configuration file writes it; text is unchanged.
+
+    >>> write_value(0.05), write_value("entropy"), write_value(None), write_value([32]), write_value(float("inf"))
+    ('0.05', 'entropy', 'null', '[32]', '.inf')
+    """
+    return value if isinstance(value, str) else json.dumps(value).replace("Infinity", ".inf")
+
+
 def dump(values: Mapping[str, Any]) -> str:
     """Returns plain values as YAML, one component per line."""
     return yaml.safe_dump(dict(values), sort_keys=False, default_flow_style=None, allow_unicode=True, width=2**20)

@@ -31,6 +31,12 @@ def names_own_code(name: Any) -> bool:
     return bool(colon and before and after) and before not in FORMATS
 
 
+def check_own_name(option: str, name: str) -> None:
+    """Raises `ValueError` if a name given to an option of the command line does not have the form `module:name`."""
+    if not names_own_code(name):
+        raise ValueError(f"{option} {name!r}: it must be of the form module:Name or file.py:Name")
+
+
 def load_own(what: str, name: str) -> Any:
     """Returns the object that `module:name` refers to.
 

@@ -18,7 +18,7 @@ from fedjax_sel.engine.layout import Layout
 def choose_layout(
     layout: Layout | str | None,
     work: float,
-    row: float,
+    forward: float,
     mesh: tuple[int, int] | str | None = None,
     *,
     runs: int = 1,
@@ -31,7 +31,7 @@ def choose_layout(
     Args:
       layout: a `Layout`, or None or `"auto"`, `"vmap"`, `"scan"`.
       work: floating-point operations of one client's forward and backward step.
-      row: floating-point operations of one row's forward pass.
+      forward: floating-point operations of one example's forward pass.
       mesh: of devices; `"auto"`: chosen by `divide_cores`; None: the layout's own.
       runs, members: what there is to divide: seeds, and clients of a cohort.
       cohort: clients of a cohort, if they cannot be divided; None: `members`.
@@ -54,7 +54,7 @@ def choose_layout(
         return replace(layout, mesh=mesh, balanced=uneven if layout.balanced is None else layout.balanced)
     on_cpu = jax.default_backend() == "cpu"
     least, work_at_once = (LEAST_EXAMPLES, LARGE_PASS) if on_cpu else (4 * LEAST_EXAMPLES, 10 * LARGE_PASS)
-    examples = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
+    examples = int(min(MOST_EXAMPLES, max(least, work_at_once / max(forward, 1.0))))
     known = {
         "vmap": Layout(examples=examples, mesh=mesh, balanced=False),
         "scan": Layout(clients=1, seeds="scan", examples=examples, balanced=uneven, mesh=mesh),
@@ -154,7 +154,7 @@ def check_mesh(mesh: tuple[int, int] | None) -> None:
 
 
 MOST_EXAMPLES = 8192
-"""The most rows in one flat forward pass through the global model."""
+"""The most examples in one flat forward pass through the global model."""
 
 LARGE_STEP = 2e7
 """Floating-point operations of a step, over a device's seeds and clients, beyond which a CPU runs seeds in turn.
@@ -181,10 +181,10 @@ SAMPLES, MOST_SAMPLED = 16, 1000
 """How often cohorts are drawn for an estimate, and from how many clients at most, of all sizes."""
 
 LARGE_PASS, LEAST_EXAMPLES = 1e9, 64
-"""The most floating-point operations of a flat pass on a CPU, and the fewest rows that a pass has even so.
+"""The most floating-point operations of a flat pass on a CPU, and the fewest examples that it has even so.
 
-What a pass holds at once grows with its work until it no longer fits the caches: 10,000 rows of 32x32x3 through two
-convolutions (1.7e7 per row) took 3.4 s in passes of 64 or 128, 4.3 s in passes of 590 and 3.6 s in passes of 16
+What a pass holds at once grows with its work until it no longer fits the caches: 10,000 examples of 32x32x3 through two
+convolutions (1.7e7 per example) took 3.4 s in passes of 64 or 128, 4.3 s in passes of 590 and 3.6 s in passes of 16
 (2 cores); ResNet-20 (8e7) took 12.4 s in passes of 64 and 13.3 s in passes of 256. On an accelerator the limits are ten
 and four times as high, which is not measured.
 """

@@ -97,21 +97,21 @@ class Checkpoints:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(found[1]) for found in map(FOLDER.fullmatch, names) if found)
 
-    def restore(self, like: RoundState, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> Point | None:
+    def restore(self, like: RoundState, mark: str, mark_at: Callable[[int], str] | None = None) -> Point | None:
         """Returns the newest point that can be read; None: start from the beginning.
 
         Args:
           like: a state of this run, for its structure, shapes and types.
           mark: mark of the run (`mark.mark_of`).
-          mark_of_ended: returns the mark of the same run with another number of rounds, whose end is a point of this
-            run.
+          mark_at: returns the mark of the same run with another number of rounds, whose end is a point of this run;
+            None: only a point of this run counts.
 
         Raises:
           OSError, MemoryError: one cannot be read now (`PASSING`), which is not damage.
           ValueError: the newest readable checkpoint is of another run, or of another version of this program; or the
             folder is a file.
         """
-        found = self._newest(mark, mark_of_ended)
+        found = self._newest(mark, mark_at)
         if found is None:
             self.saved = None  # the folder may have been removed since
             return None
@@ -127,35 +127,28 @@ class Checkpoints:
         if reason := find_obstacle(self.folder) if is_first() else "":
             raise ValueError(f"checkpoints: {self.folder} cannot be written ({reason}); give another folder")
 
-    def check(self, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> None:
+    def check(self, mark: str, mark_at: Callable[[int], str] | None = None) -> None:
         """Raises the errors of `restore` that a mark alone shows, before anything else is changed."""
-        self._newest(mark, mark_of_ended)
+        self._newest(mark, mark_at)
 
     def _newest(
-        self, mark: str, mark_of_ended: Callable[[int], str] | None
+        self, mark: str, mark_at: Callable[[int], str] | None
     ) -> tuple[int, dict[str, np.ndarray], bool] | None:
         """Returns number and content of the newest point that can be read, and whether it is a shorter run's end."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder} is a file; checkpoints need a folder of that name")
         for number in reversed(self.rounds()):
             path = self._path(number)
-            try:
-                arrays = read(path)
-            except MemoryError:
-                raise
-            except Exception as error:  # damaged files can make the reader raise anything
-                reason = (str(error).splitlines() or [""])[0]
-                if getattr(error, "errno", None) in PASSING:
-                    raise
-                if reason.startswith(PASSING_STATES):
-                    raise OSError(f"{path} cannot be read now: {reason}") from error
+            arrays = read_unless_damaged(path)
+            if isinstance(arrays, Exception):
                 left = number != self.rounds()[0]
                 instead = "using the one before it" if left else "there is no other, so the run begins anew"
-                self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); {instead}")
+                reason = f"{type(arrays).__name__}: {find_first_line(arrays)}"
+                self.say(f"checkpoint {path} is damaged ({reason}); {instead}")
                 continue
             found = arrays[ABOUT + "mark"].tobytes().hex()
             ends = {number, self.rounds()[-1]} - {0}  # if the end itself is damaged, an earlier point counts
-            ended = found != mark and mark_of_ended is not None and found in map(mark_of_ended, ends)
+            ended = found != mark and mark_at is not None and found in map(mark_at, ends)
             if found != mark and not ended:
                 raise ValueError(f"{path} is a checkpoint {tell_difference(arrays)}, or use another folder")
             return number, arrays, ended
@@ -217,19 +210,20 @@ class Checkpoints:
         self._remove(lambda number: number not in kept)
 
     def variables(self) -> Variables | None:
-        """Returns the global models of the newest readable checkpoint, dictionaries with a leading `R`; None: none."""
+        """Returns the global models of the newest undamaged checkpoint, dictionaries with a leading `R`; None: none.
+
+        Raises:
+          OSError, MemoryError: one cannot be read now (`PASSING`), which is not damage.
+        """
         for number in reversed(self.rounds()):
-            try:
-                return self.variables_after(number)
-            except Exception:  # as in `restore`
-                continue
+            arrays = read_unless_damaged(self._path(number))
+            if not isinstance(arrays, Exception):
+                return select_variables(arrays)
         return None
 
     def variables_after(self, number: int) -> Variables:
         """Returns the global models after round `number`; raises as `read` does."""
-        prefix, arrays = STATE + "variables.", read(self._path(number))
-        flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-        return traverse_util.unflatten_dict({split_name(name, "."): a for name, a in flat.items()})
+        return select_variables(read(self._path(number)))
 
     def clear(self) -> None:
         """Removes all checkpoints."""
@@ -301,6 +295,36 @@ def read(path: Path) -> dict[str, np.ndarray]:
     if arrays.pop(ABOUT + "digest").tobytes().hex() != digest(arrays):
         raise ValueError("its content is not what was written")
     return arrays
+
+
+def read_unless_damaged(path: Path) -> dict[str, np.ndarray] | Exception:
+    """Returns the content of a checkpoint, or the error that shows that it is damaged.
+
+    Raises:
+      OSError, MemoryError: it cannot be read now (`PASSING`), which is not damage.
+    """
+    try:
+        return read(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged files can make the reader raise anything
+        if getattr(error, "errno", None) in PASSING:
+            raise
+        if (reason := find_first_line(error)).startswith(PASSING_STATES):
+            raise OSError(f"{path} cannot be read now: {reason}") from error
+        return error
+
+
+def find_first_line(error: Exception) -> str:
+    """Returns the first line of an error's text; empty if it has none."""
+    return (str(error).splitlines() or [""])[0]
+
+
+def select_variables(arrays: Mapping[str, np.ndarray]) -> Variables:
+    """Returns the global models among the arrays of a checkpoint."""
+    prefix = STATE + "variables."
+    flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    return traverse_util.unflatten_dict({split_name(name, "."): a for name, a in flat.items()})
 
 
 def leaves(state: RoundState) -> Iterator[tuple[str, Any]]:

@@ -43,11 +43,11 @@ def time_choice(
     Returns:
       Float["repeats"].
     """
-    seed = make_key(0)
-    state = init_run(experiment, data, seed, ONE_BY_ONE)
+    run_key = make_key(0)
+    state = init_run(experiment, data, run_key, ONE_BY_ONE)
     data = jax.tree.map(jnp.asarray, data)
-    before, signals = draw_signals(experiment, data, seed, state)
-    choose = jax.jit(partial(choose_repeatedly, experiment, data, seed, state, rounds))
+    before, signals = draw_signals(experiment, data, run_key, state)
+    choose = jax.jit(partial(choose_repeatedly, experiment, data, run_key, state, rounds))
     choose(before, signals).block_until_ready()
     spent = []
     for _ in range(repeats):
@@ -60,7 +60,7 @@ def time_choice(
 def choose_repeatedly(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     rounds: int,
     before: Values,
@@ -72,8 +72,8 @@ def choose_repeatedly(
     def step(carry: tuple[RoundState, jax.Array], t: jax.Array) -> tuple[Any, None]:
         # The barrier makes the signals depend on the previous round, so that work on them is not hoisted from the loop.
         (state, total), early, late = jax.lax.optimization_barrier((carry, before, signals))
-        key = partial(key_for, seed, round=t)
-        ctx = make_context(experiment, data, seed, t)
+        key = partial(key_for, run_key, round=t)
+        ctx = make_context(experiment, data, run_key, t)
         ctx = ctx.replace(candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
         cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, early)
         if selector.accepts:
@@ -94,21 +94,21 @@ def numbers_of(tree: Any) -> list[jax.Array]:
 
 
 def draw_signals(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState
+    experiment: Experiment, data: FederatedData, run_key: PRNGKey, state: RoundState
 ) -> tuple[Values, Values]:
     """Returns random stand-ins for a round's signals, those before the choice and all, with their shapes and types."""
 
     def measure(state: RoundState) -> tuple[Values, Values]:
         t = jnp.int32(0)
-        ctx = make_context(experiment, data, seed, t)
-        ctx = ctx.replace(candidates=choose_candidates(experiment, seed, state, ctx))
-        before, asked = measure_before(experiment, data, seed, state, ctx, ONE_BY_ONE)
-        cohort = select_cohort(experiment, seed, state, ctx, before)
-        trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, ONE_BY_ONE)
-        probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, ONE_BY_ONE)
+        ctx = make_context(experiment, data, run_key, t)
+        ctx = ctx.replace(candidates=choose_candidates(experiment, run_key, state, ctx))
+        before, asked = measure_before(experiment, data, run_key, state, ctx, ONE_BY_ONE)
+        cohort = select_cohort(experiment, run_key, state, ctx, before)
+        trained = train_cohort(experiment, data, run_key, state, ctx, cohort, asked, ONE_BY_ONE)
+        probed, _ = probe(aggregate, experiment, data, run_key, state, ctx, asked, ONE_BY_ONE)
         variables, *_ = aggregate(experiment, state, trained)
         known = before | probed
-        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, ONE_BY_ONE)
+        return before, measure_round(experiment, data, run_key, state, ctx, trained, variables, known, ONE_BY_ONE)
 
     rng = np.random.default_rng(0)
 

@@ -6,55 +6,16 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
-from fedjax_sel.mistakes import is_built_in
-from fedjax_sel.protocols import ClientSelector, Strategy, Upfront, overrides
+from fedjax_sel.protocols import ClientSelector, Upfront, overrides
 from fedjax_sel.pytree import ARRAYS, Range, is_key, show_value
-from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Turn, Undeclared, Update
-
-FEW = 64
-"""The largest number of slots for which comparing all pairs is faster than sorting."""
-
-Told = TypeVar("Told", Context, Turn)
-
-
-def hide_number(strategy: Strategy, method: str, rounds: Any) -> Any:
-    """Returns the number of rounds, or what takes its place if the user's class does not declare that it reads it.
-
-    Otherwise a finished run of it could be given more rounds, and would not be the run that had them from the start.
-
-    Args:
-      strategy: whose method is called.
-      method: its name; one that a class inherits from the library may read it.
-      rounds: the number.
-    """
-    while is_of_library(strategy, method) and isinstance(inner := find_wrapped(strategy, method), Strategy):
-        strategy = inner
-    if strategy.uses_rounds or is_of_library(strategy, method):
-        return rounds
-    return Undeclared(f"{type(strategy).__name__}.{method}")
-
-
-def hide_rounds(strategy: Strategy, method: str, told: Told) -> Told:
-    """Returns what a method is told in a round, the context or the turn, with its number of rounds as `hide_number`."""
-    rounds = hide_number(strategy, method, told.rounds)
-    return told if rounds is told.rounds else told.replace(rounds=rounds)
-
-
-def find_wrapped(strategy: Strategy, method: str) -> Any:
-    """Returns the selector or trainer with a method of this name that a strategy wraps; None if it wraps none."""
-    held = (getattr(strategy, name, None) for name in ("selector", "trainer"))
-    return next((one for one in held if hasattr(type(one), method)), None)
-
-
-def is_of_library(strategy: Strategy, method: str) -> bool:
-    """Returns whether a strategy's method is written in this library."""
-    return is_built_in(getattr(type(strategy), method))
+from fedjax_sel.types import Cohort, Context, Plan, Update
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:
@@ -96,6 +57,13 @@ def check_array(where: str, value: Any, shape: tuple[int, ...], kind: Any, words
     """
     if not (is_numeric(value) and jnp.shape(value) == shape and jnp.issubdtype(jnp.result_type(value), kind)):
         raise ValueError(f"{where} returned {show_value(value)}; it must be {words}")
+
+
+def check_flag(where: str, value: Any) -> Bool[Array, ""]:
+    """Returns a value as an array; raises `ValueError` unless it is one truth value."""
+    value = jnp.asarray(value)
+    check_array(where, value, (), jnp.bool_, "true or false")
+    return value
 
 
 def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
@@ -207,10 +175,7 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
             )
         check_bits(where, leaf)
         if leading is not None and jnp.shape(leaf)[:1] != (leading,):
-            raise ValueError(
-                f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
-                f"its first axis must be N = {leading}, one entry a client"
-            )
+            raise ValueError(f"{where} is {show_value(leaf)}; its first axis must be N = {leading}, one entry a client")
 
 
 def check_bits(where: str, value: Any) -> None:
@@ -247,20 +212,3 @@ def name_kind(value: Any) -> str:
         return show_value(value)
     kind = type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
-
-
-def merge_duplicates(cohort: Cohort) -> Cohort:
-    """Returns a cohort in which a client that was drawn more than once occurs once, with the sum of its weights."""
-    m = cohort.mask.shape[0]
-    if m <= FEW:
-        same = (cohort.client[:, None] == cohort.client[None]) & cohort.mask[:, None] & cohort.mask[None]
-        first = cohort.mask & (jnp.argmax(same, axis=1) == jnp.arange(m))
-        weight = jnp.where(first, jnp.sum(jnp.where(same, cohort.weight[None], 0.0), axis=1), 0.0)
-    else:
-        order = jnp.argsort(jnp.where(cohort.mask, cohort.client, PAD_CLIENT))  # stable: the first slot of each client
-        client, drawn = cohort.client[order], cohort.mask[order]
-        begins = drawn & jnp.append(True, (client[1:] != client[:-1]) | ~drawn[:-1])
-        sums = jax.ops.segment_sum(jnp.where(drawn, cohort.weight[order], 0.0), jnp.cumsum(begins), m + 1)
-        first = jnp.zeros(m, bool).at[order].set(begins)
-        weight = jnp.zeros(m, sums.dtype).at[order].set(jnp.where(begins, sums[jnp.cumsum(begins)], 0.0))
-    return Cohort(jnp.where(first, cohort.client, PAD_CLIENT), first, weight, cohort.nan_scores)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.arrays import run_if
 from fedjax_sel.data.federated import Examples, FederatedData
-from fedjax_sel.engine.contract import check_array, check_example_weights, check_state, hide_rounds
+from fedjax_sel.engine.contract import check_array, check_example_weights, check_flag, check_state
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import Faults, count_deadline_faults, count_example_faults, refuse_faults
@@ -23,6 +23,7 @@ from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_client_signals, measure_examples, measure_server, split_signals
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import count_affordable
+from fedjax_sel.engine.undeclared import hide_rounds
 from fedjax_sel.protocols import DataSelector, Signal, overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn, Variables
@@ -51,7 +52,7 @@ class Chosen(Pytree):
 def select_examples(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     cohort: Cohort,
@@ -62,7 +63,7 @@ def select_examples(
 
     Args:
       experiment: with the deadline of this round.
-      data, seed, state, ctx, cohort: of the round.
+      data, run_key, state, ctx, cohort: of the round.
       has_model: which clients already received the global model when they were asked for signals.
       layout: how clients are run.
     """
@@ -72,11 +73,11 @@ def select_examples(
     def select(client, measured=None):
         index, valid = data.examples_of(client)
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
-        key = key_for(seed, Purpose.DATA, ctx.round, client)
+        key = key_for(run_key, Purpose.DATA, ctx.round, client)
         if measured is None:
             mine = own_variables(state.variables, state.personal, client)
-            batch, key_signals = partial(data.batch, index, valid), jax.random.fold_in(key, OF_SIGNALS)
-            measured = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
+            read_batch, key_signals = partial(data.batch, index, valid), jax.random.fold_in(key, OF_SIGNALS)
+            measured = measure_own(experiment, signals, ctx, own, mine, read_batch, key_signals, layout)
         asks, values = measured
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
@@ -93,8 +94,8 @@ def select_examples(
         return index, weight, after, report, jnp.where(asks, valid.sum(), 0)
 
     with stage("data selection", round=ctx.round):  # without signals there is no work to divide
-        on = (experiment.task, state.variables, data, layout)
-        validation = measure_server(selector.validation_signals(), *on)
+        wanted = selector.validation_signals()
+        validation = measure_server(wanted, experiment.task, state.variables, data, layout)
         if together := measure_together(experiment, signals, data, state, ctx, cohort, layout):
             each = layout.over_clients(lambda member: select(*member), (cohort.client, together))
         else:
@@ -153,9 +154,9 @@ def measure_own(
     experiment: Experiment,
     signals: Mapping[str, Signal],
     ctx: Context,
-    own: StrategyState,
+    client_state: StrategyState,
     variables: Variables,
-    batch: Callable[[], Batch],
+    read_batch: Callable[[], Batch],
     key: PRNGKey,
     layout: Layout,
 ) -> tuple[Bool[Array, ""] | bool, Values]:
@@ -163,9 +164,9 @@ def measure_own(
 
     Args:
       experiment, signals, ctx, layout: of the round.
-      own: the client's state.
+      client_state: the client's state.
       variables: the model that it received.
-      batch: returns its examples.
+      read_batch: returns its examples.
       key: for signals that draw.
     """
     selector, task = experiment.data_selection, experiment.task
@@ -174,21 +175,19 @@ def measure_own(
     def measure() -> Values:
         if not signals:
             return {}
-        own = batch()
-        values = layout.over_own_examples(partial(measure_examples, by_example, task, variables), own.x, own.y)
-        return values | measure_client_signals(by_client, task, variables, None, lambda: own, key)
+        batch = read_batch()
+        values = layout.over_own_examples(partial(measure_examples, by_example, task, variables), batch.x, batch.y)
+        return values | measure_client_signals(by_client, task, variables, None, lambda: batch, key)
 
     if not overrides(selector, "asks"):
         return True, measure()
-    asks = find_asks(selector, own, ctx)
+    asks = find_asks(selector, client_state, ctx)
     return asks, run_if(asks, measure)
 
 
-def find_asks(selector: DataSelector, own: StrategyState, ctx: Context) -> Bool[Array, ""]:
+def find_asks(selector: DataSelector, client_state: StrategyState, ctx: Context) -> Bool[Array, ""]:
     """Returns whether a client with this state measures its signals this round."""
-    asks = jnp.asarray(selector.asks(own, ctx.round))
-    check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
-    return asks
+    return check_flag(f"{type(selector).__name__}.asks", selector.asks(client_state, ctx.round))
 
 
 def make_turn(

@@ -42,7 +42,7 @@ from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import Recorder, split_history
 from fedjax_sel.engine.resume import begin_or_resume, mark_program
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.engine.state import flatten_record
+from fedjax_sel.engine.state import RoundState, flatten_record
 from fedjax_sel.mistakes import name_operation
 from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
@@ -104,18 +104,18 @@ def sweep(
     check_arguments(experiments, data, others)
     how = resolve_execution(execution, changes)
     seeds = check_seeds(seeds)
-    drawn = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
-    for one in {id(one): one for one in drawn}.values():
+    federations = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
+    for one in {id(one): one for one in federations}.values():
         for experiment in experiments:
             experiment.check(one)
-    experiments[0].warn_of_sizes(drawn[0])
+    experiments[0].warn_of_sizes(federations[0])
     for callback in how.callbacks:
         if hasattr(callback, "check_metrics"):
-            callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
+            callback.check_metrics({"loss", *complete_metrics(experiments[0].task, federations[0]).metrics})
     if how.checkpoints is not None and max(how.checkpoints.rounds(), default=0) < experiments[0].rounds:
         how.checkpoints.check_folder()
     forget_many_programs()
-    program = settle_plan(experiments, drawn, seeds, how, others)
+    program = settle_plan(experiments, federations, seeds, how, others)
     mark_at = mark_program(program) if how.checkpoints is not None or is_distributed() else lambda rounds: ""
     mark = mark_at(program.first.rounds)  # before the user's code runs, which may note something in what it reads
     if is_distributed():
@@ -130,10 +130,10 @@ def sweep(
     program = program.without_public_examples()
     memory = {}
     if not how.debug:
-        warn_native_convolutions(program.first.task, drawn[0].like)
+        warn_native_convolutions(program.first.task, federations[0].like)
         program, memory["memory"] = program.settle_program(point.state, how.memory, how.examples_on)
-    about = describe(program, drawn[0]) | memory
-    rates = [one for experiment in experiments for one in [find_rates(experiment, drawn[0])] * len(seeds)]
+    about = describe(program, federations[0]) | memory
+    rates = [one for experiment in experiments for one in [find_rates(experiment, federations[0])] * len(seeds)]
     recorder = Recorder(program, rates, upfront)
     history = run_rounds(program, point, recorder, about, how, mark, began)
     histories = split_history(history, len(experiments))
@@ -144,14 +144,14 @@ def sweep(
 
 def settle_plan(
     experiments: Sequence[Experiment],
-    drawn: Sequence[FederatedData],
+    federations: Sequence[FederatedData],
     seeds: Sequence[int],
     how: Execution,
     others: Sequence[Experiment],
 ) -> Program:
     """Returns the program of several experiments, with its layout and where it has its examples."""
     layout, mesh = (ONE_BY_ONE, None) if how.debug else (how.layout, how.mesh)
-    program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
+    program = plan_program(experiments, federations, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
     return program.settle(how.memory, how.examples_on)
 
 
@@ -186,7 +186,7 @@ def run_rounds(
     Args:
       program: what is run.
       point: from where it goes on.
-      recorder: writes the history.
+      recorder: builds the history.
       about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
       mark: mark of the run, for its checkpoints.
@@ -197,7 +197,7 @@ def run_rounds(
     if first:
         about = {**about, "seconds": spent, "resumed_at": first}
     recorder.restore(point.measured)
-    history = recorder.write(about)
+    history = recorder.build_history(about)
     wait_for_all()
     shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
     tell(how.callbacks, "on_train_begin", history)
@@ -205,13 +205,13 @@ def run_rounds(
     known = replace(history, variables=copy_models(program, state.variables)) if shows else history
     ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
     took = time.perf_counter() - began
-    shared, together, keys, state = program.place(state)
+    *placed, state = program.place(state)
     try:
         if how.checkpoints is not None and how.checkpoints.saved is None and any_process(took > LONG):
             how.checkpoints.save(Point(0, state, {}, took), mark)
         if first < rounds and not (ended or how.debug):  # compiled here, run below
             with name_operation():
-                lowered = run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static)
+                lowered = run_chunk.lower(*placed, state, np.int32(first), **program.static)
             lowered.compile()
             wait_for_all()  # compiling may take one process longer than the others wait in a collective
             tell(how.callbacks, "on_compiled", history)
@@ -219,26 +219,23 @@ def run_rounds(
             if ended:
                 break
             count = min(length, rounds - t)
-            if how.debug:
-                state, record = run_chunk_in_python(program, state, t, count)
-            else:
-                state, record = run_chunk(shared, together, keys, state, np.int32(t), **program.static)
-            arrays = flatten_record(fetch(record))
-            recorder.add({name: value[: program.count, :count] for name, value in arrays.items()})
+            state, arrays = advance(program, placed, state, t, count, debug=how.debug)
+            recorder.add(arrays)
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
-            history = recorder.write(about)
+            history = recorder.build_history(about)
             if shows:
                 history = replace(history, variables=copy_models(program, state.variables))
             done = t + count
+            reached = Point(done, state, recorder.arrays, about["seconds"])
             try:
                 ended = any_process(tell(how.callbacks, "after_central_iteration", history))
             except Exception:
                 if how.checkpoints is not None and jax.process_count() == 1:  # keep what was computed
-                    how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
+                    how.checkpoints.save(reached, mark)
                 raise
             if how.checkpoints is not None and any_process(how.checkpoints.due(done, now=ended or done == rounds)):
-                how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
+                how.checkpoints.save(reached, mark)
     finally:
         if how.checkpoints is not None:  # complete the pending write, whatever ended the run
             how.checkpoints.finish()
@@ -246,6 +243,26 @@ def run_rounds(
     history = replace(history, variables=variables, personal=personal)
     tell(how.callbacks, "on_train_end", history)
     return history
+
+
+def advance(
+    program: Program, placed: Sequence[Any], state: RoundState, t: int, count: int, *, debug: bool
+) -> tuple[RoundState, dict[str, np.ndarray]]:
+    """Runs `count` rounds from round `t` on; returns the state after them and their record, without padding runs.
+
+    Args:
+      program: what is run.
+      placed: its experiments, examples and keys, on the devices.
+      state: of all runs; its memory is reused.
+      t, count: the first round, from 0, and how many.
+      debug: whether to run without compilation.
+    """
+    if debug:
+        state, record = run_chunk_in_python(program, state, t, count)
+    else:
+        state, record = run_chunk(*placed, state, np.int32(t), **program.static)
+    arrays = flatten_record(fetch(record))
+    return state, {name: value[: program.count, :count] for name, value in arrays.items()}
 
 
 def copy_models(program: Program, models: Variables) -> Variables:
@@ -294,13 +311,13 @@ def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
 
 def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     """Describes a run: device, layout, what its model costs, and how many examples its clients have (first seed)."""
-    experiment, num_clients, x = program.first, program.together.num_clients, data.like
+    experiment, num_clients, x = program.first, program.data.num_clients, data.like
     own = {}
     if experiment.evaluate_clients_every is not None:
         own_models = experiment.has_own_models
         has_some = own_models or np.max(data.num_holdout) > 0  # of every seed, or of none
         held = f"{'hold-out' if has_some else 'training'} examples" + (", each by its own model" if own_models else "")
-        without = max(np.sum(one.num_holdout == 0) for one in program.drawn) if has_some else 0
+        without = max(np.sum(one.num_holdout == 0) for one in program.federations) if has_some else 0
         lacking = f" (up to {without} of {num_clients} clients have none, and count nowhere)" if without else ""
         own = {"clients_evaluated_on": f"their own {held}{lacking}; nobody is billed for it"}
     return {

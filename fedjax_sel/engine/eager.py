@@ -18,13 +18,13 @@ from fedjax_sel.engine.state import RoundRecord, RoundState
 
 def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int) -> tuple[RoundState, RoundRecord]:
     """Runs rounds `t0 … t0 + count - 1` of every run, as `scan.run_chunk` does."""
-    states, records, longest = [], [], max(one.longest for one in program.drawn)
+    states, records, longest = [], [], max(one.longest for one in program.federations)
     with jax.disable_jit():
-        for i, (experiment, data) in enumerate(zip(program.experiments, program.drawn, strict=True)):
+        for i, (experiment, data) in enumerate(zip(program.experiments, program.federations, strict=True)):
             own = jax.tree.map(lambda leaf, i=i: leaf[i], state)
             data = replace(jax.tree.map(jnp.asarray, data), longest=longest)  # what states have a place for
-            key, rounds = program.keys[i], []
-            step = guard_round(partial(round_step, experiment, data, key, program.layout))
+            run_key, rounds = program.keys[i], []
+            step = guard_round(partial(round_step, experiment, data, run_key, program.layout))
             for t in range(t0, t0 + count):
                 with stage("simulate", seed=program.seeds[i]):
                     own, record = step(own, jnp.int32(t))

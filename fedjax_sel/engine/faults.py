@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedjax_sel.engine.contract import FEW
+from fedjax_sel.engine.cohort import FEW
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.engine.timing import CohortWork
@@ -166,13 +166,13 @@ def refuse_faults(experiment: Experiment, faults: Faults, shown: Any = None) -> 
                 f"{jax.tree_util.keystr(path, simple=True)} {show(np.asarray(leaf).tolist(), 120)}".strip()
                 for path, leaf in jax.tree_util.tree_leaves_with_path(shown)
             )
-            part, words = say(name)
+            part, words = describe_fault(name)
             culprit = type(getattr(experiment, part)).__name__
             raise ValueError(f"{culprit}: {int(number)} {words}" + (f": {values}" if values else ""))
     return faults
 
 
-def say(name: str) -> tuple[str, str]:
+def describe_fault(name: str) -> tuple[str, str]:
     """Returns the part at fault, and the fault in words."""
     if name.startswith(SIGNAL):
         return WORDS["signal"][0], f"values of the signal {name.removeprefix(SIGNAL)!r} that are not finite"
@@ -184,7 +184,7 @@ def find_faults(history: History) -> list[dict[str, Any]]:
     found = []
     for metric in (name for name in history.metrics if name.startswith(FAULT)):
         counts = np.nan_to_num(history[metric])
-        part, words = say(metric.removeprefix(FAULT))
+        part, words = describe_fault(metric.removeprefix(FAULT))
         seeds = [i for i in range(len(history.seeds)) if counts[i].any()]
         if seeds:
             strategy = history.about.get("strategies", {}).get(part, part)
@@ -201,7 +201,11 @@ def find_faults(history: History) -> list[dict[str, Any]]:
     return found
 
 
-def say_fault(fault: Mapping[str, Any], most: int = 4) -> str:
+MOST_SHOWN = 4
+"""The most seeds that a fault's line of text names."""
+
+
+def say_fault(fault: Mapping[str, Any]) -> str:
     """Returns a fault as one line of text.
 
     >>> say_fault({"strategy": "Mine", "what": "scores that are NaN", "count": 8, "seeds": [3], "rounds": [2],
@@ -212,7 +216,7 @@ def say_fault(fault: Mapping[str, Any], most: int = 4) -> str:
         f"seed {seed} in {many} round{'s' * (many != 1)}, first in round {first}"
         for seed, first, many in zip(fault["seeds"], fault["rounds"], fault["of_rounds"], strict=True)
     ]
-    shown = "; ".join(each[:most] + ["..."] * (len(each) > most))
+    shown = "; ".join(each[:MOST_SHOWN] + ["..."] * (len(each) > MOST_SHOWN))
     return f"{fault['strategy']}: {fault['count']} {fault['what']} ({shown})"
 
 
@@ -225,17 +229,17 @@ def find_diverged(history: History) -> dict[str, Any]:
     return {"seeds": seeds, "rounds": ended[ended > 0].tolist(), "of": len(history.seeds)}
 
 
-def say_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
+def say_diverged(seeds: list[int], rounds: list[int], of: int, most: int = 8) -> str:
     """Returns one line of text on which seeds diverged, and when.
 
-    >>> say_diverged({"seeds": [3], "rounds": [17], "of": 5})
+    >>> say_diverged([3], [17], of=5)
     '1 of 5 seeds diverged: seed 3 in round 17'
-    >>> say_diverged({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
+    >>> say_diverged([0, 1], [2, 1], of=2, most=1)
     '2 of 2 seeds diverged: seed 0 in round 2, ...'
     """
-    each = [f"seed {seed} in round {round}" for seed, round in zip(diverged["seeds"], diverged["rounds"], strict=True)]
+    each = [f"seed {seed} in round {round}" for seed, round in zip(seeds, rounds, strict=True)]
     shown = ", ".join(each[:most] + ["..."] * (len(each) > most))
-    return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
+    return f"{len(each)} of {of} seed{'s' * (of != 1)} diverged: {shown}"
 
 
 def list_seeds(history: History, which: Sequence[bool] | np.ndarray) -> dict[str, Any]:
@@ -348,7 +352,7 @@ def name_seeds(seeds: list[int], of: int) -> str:
 
 
 PROBLEMS: dict[str, tuple[Callable[[History], dict[str, Any]], Callable[..., str]]] = {
-    "diverged": (find_diverged, lambda **found: say_diverged(found)),
+    "diverged": (find_diverged, say_diverged),
     "untrained": (find_untrained, say_untrained),
     "unweighted": (find_unweighted, say_unweighted),
     "unmoved": (find_unmoved, say_unmoved),
@@ -366,7 +370,7 @@ def find_problems(history: History) -> dict[str, dict[str, Any]]:
 
 def say_problems(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Returns a line of text on each of the problems among what was found; anything else in it is ignored."""
-    lines = [say(**found[name]) for name, (_, say) in PROBLEMS.items() if name in found]
+    lines = [tell(**found[name]) for name, (_, tell) in PROBLEMS.items() if name in found]
     return lines + [say_fault(fault) for fault in found.get("faults", {}).get("found", ())]
 
 

@@ -16,7 +16,7 @@ from fedjax_sel.catalog import see
 from fedjax_sel.compiled import jit
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.contract import check_bits, check_init, check_upfront, hide_rounds, name_kind
+from fedjax_sel.engine.contract import check_bits, check_init, check_upfront, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -25,6 +25,7 @@ from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
+from fedjax_sel.engine.undeclared import hide_rounds
 from fedjax_sel.mistakes import NOT_REPEATED, is_built_in, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
 from fedjax_sel.pytree import title
@@ -34,7 +35,7 @@ from fedjax_sel.types import BYTES, Context, PRNGKey, StrategyState, Variables
 
 def init_runs(
     experiments: Sequence[Experiment],
-    drawn: Sequence[FederatedData],
+    federations: Sequence[FederatedData],
     keys: PRNGKey,
     layout: Layout,
     *,
@@ -43,32 +44,32 @@ def init_runs(
     """Returns the state of every run before round 0, with a leading `R`, and what it cost the clients, by metric.
 
     Args:
-      experiments, drawn: of every run.
+      experiments, federations: of every run.
       keys: Key["R"], of the seeds.
       layout: how the runs are laid out.
       only_like: whether the states may have any content, so that selectors that know their state's shape do no work.
     """
-    variables = compiled_variables(experiments[0].task, keys, example=shape_example(drawn[0]))
+    variables = compiled_variables(experiments[0].task, keys, example=shape_example(federations[0]))
     selector_states, prepared, costs = [], [], []
-    longest = max(data.longest for data in drawn)  # states per example are equally long in all runs
-    for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
-        own, key = take_run((variables, keys), i)
+    longest = max(data.longest for data in federations)  # states per example are equally long in all runs
+    for i, (experiment, data) in enumerate(zip(experiments, federations, strict=True)):
+        own, run_key = take_run((variables, keys), i)
         state, paid = init_selector(
-            experiment, data, *selector_inputs(experiment, data, key, own, layout, longest), only_like=only_like
+            experiment, data, *selector_inputs(experiment, data, run_key, own, layout, longest), only_like=only_like
         )
         selector_states.append(state)
-        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), key, own))
+        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), run_key, own))
         if prepared[-1].cost is not None:
             add_costs(paid, price_upfront(prepared[-1].cost, data, "selection_"))
         costs.append(paid)
     stacked, ready = stack_runs(selector_states), stack_runs([replace(one, cost=None) for one in prepared])
-    state = init_states(experiments, replace(drawn[0], longest=longest), variables, stacked, ready)
+    state = init_states(experiments, replace(federations[0], longest=longest), variables, stacked, ready)
     return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
 
 
-def init_run(experiment: Experiment, data: FederatedData, seed: PRNGKey, layout: Layout) -> RoundState:
+def init_run(experiment: Experiment, data: FederatedData, run_key: PRNGKey, layout: Layout) -> RoundState:
     """Returns the state of one run before round 0, without the leading `R`."""
-    states, _ = init_runs([experiment], [data], seed[None], layout)
+    states, _ = init_runs([experiment], [data], run_key[None], layout)
     return jax.tree.map(lambda leaf: leaf[0], states)
 
 
@@ -117,9 +118,9 @@ def init_states(
       data: of one of them, for its sizes.
       variables, selector_states, prepared: with a leading `R`.
     """
-    first, (together, differs) = experiments[0], stack_experiments(experiments)
+    first, (stacked, differs) = experiments[0], stack_experiments(experiments)
     model, _ = first.task.split(variables)
-    floats, tree = jax.tree.flatten(together)
+    floats, tree = jax.tree.flatten(stacked)
 
     def init(floats, own):
         one: Experiment = tree.unflatten(floats)
@@ -199,14 +200,16 @@ def see_strategy(strategy: Strategy) -> AbstractContextManager[None]:
     return see(f"`fedjax-sel explain {title(type(strategy))}`" if known else "docs/learn/own_selector.md")
 
 
-def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
+def prepare_data_selector(
+    experiment: Experiment, data: FederatedData, run_key: PRNGKey, variables: Variables
+) -> Prepared:
     """Returns what the data selector starts with for one seed."""
     selector = experiment.data_selection
     if not overrides(selector, "prepare"):
         return Prepared()
-    _, ctx, host = selector_inputs(experiment, data, seed, variables)
+    _, ctx, host = selector_inputs(experiment, data, run_key, variables)
     told = hide_rounds(selector, "prepare", ctx)
-    prepared = selector.prepare(key_for(seed, Purpose.DATA_SERVER), told, host)
+    prepared = selector.prepare(key_for(run_key, Purpose.DATA_SERVER), told, host)
     if not isinstance(prepared, Prepared):
         raise ValueError(
             f"{type(selector).__name__}.prepare returned {name_kind(prepared)}; it must return Prepared(server=...)"
@@ -219,23 +222,23 @@ def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRN
     return jax.tree.map(jnp.asarray, replace(prepared, cost=None)).replace(cost=cost)
 
 
-def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
+def shape_prepared(experiment: Experiment, data: FederatedData, run_key: PRNGKey, variables: Variables) -> Prepared:
     """Returns the shapes and types of what the data selector starts with, with a leading 1."""
 
-    def prepare(key: PRNGKey) -> Prepared:
-        return replace(prepare_data_selector(experiment, data, key, variables), cost=None)
+    def prepare(run_key: PRNGKey) -> Prepared:
+        return replace(prepare_data_selector(experiment, data, run_key, variables), cost=None)
 
     try:
-        like = jax.eval_shape(prepare, seed)
+        like = jax.eval_shape(prepare, run_key)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # `prepare` needs concrete numbers, so it is run
-        like = prepare(seed)
+        like = prepare(run_key)
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), like)
 
 
 def selector_inputs(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     variables: Variables,
     layout: Layout | None = None,
     longest: int | None = None,
@@ -243,14 +246,14 @@ def selector_inputs(
     """Returns the arguments of a selector's initialisation before round 0, for one seed.
 
     Args:
-      experiment, data, seed, variables: of one run.
+      experiment, data, run_key, variables: of one run.
       layout: how the run is laid out; None: nobody trains before round 0.
       longest: the most examples of any client of any run; None: of this run.
     """
     at_once, devices = (None, ()) if layout is None else (layout.clients, layout.own_devices())
     host = Host(experiment.task, data, variables, experiment.local_training, at_once, devices)
     alike = replace(data, longest=longest or data.longest)  # the context is the same, and seeds share a program
-    return key_for(seed, Purpose.SELECTOR), compiled_context(experiment, alike, seed, jnp.int32(0)), host
+    return key_for(run_key, Purpose.SELECTOR), compiled_context(experiment, alike, run_key, jnp.int32(0)), host
 
 
 compiled_context = jit()(make_context)

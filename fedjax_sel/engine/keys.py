@@ -58,15 +58,15 @@ def make_key(seed: Integer[Array, ""] | int) -> PRNGKey:
 
 
 def key_for(
-    seed: PRNGKey, purpose: Purpose, round: Int[Array, ""] | int = 0, client: Int[Array, ""] | int | None = None
+    run_key: PRNGKey, purpose: Purpose, round: Int[Array, ""] | int = 0, client: Int[Array, ""] | int | None = None
 ) -> PRNGKey:
     """Returns the key at an address.
 
     Args:
-      seed: key of the seed.
+      run_key: key of the run's seed, from which all others are derived.
       purpose: what the key is used for.
       round: the round, from 0.
       client: the client, if each client draws for itself.
     """
-    key = jax.random.fold_in(jax.random.fold_in(seed, int(purpose)), round)
+    key = jax.random.fold_in(jax.random.fold_in(run_key, int(purpose)), round)
     return key if client is None else jax.random.fold_in(key, client)

@@ -28,7 +28,7 @@ SORTED_TOGETHER = 32
 def evaluate(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     variables: Variables,
     personal: Variables,
     t: Int[Array, ""],
@@ -40,7 +40,7 @@ def evaluate(
     own examples, Float["N"], with the client's own model if it has one. If targets are not classes, accuracy is None.
 
     Args:
-      experiment, data, seed: of the run.
+      experiment, data, run_key: of the run.
       variables: the new global model.
       personal: parts that each client keeps for itself, with a leading `N`.
       t: the round.
@@ -54,7 +54,7 @@ def evaluate(
     def measure_each() -> dict[str, Any]:
         if not experiment.has_own_models:
             return evaluate_clients(task, variables, data, layout)
-        model_of = partial(own_model, experiment, data, seed, variables, personal, t)
+        model_of = partial(own_model, experiment, data, run_key, variables, personal, t)
         return evaluate_own_models(task, data, model_of, layout)
 
     measured = run_if(is_due(experiment, t), measure, jnp.nan)

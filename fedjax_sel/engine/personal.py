@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from fedjax_sel.data.federated import Examples, FederatedData
-from fedjax_sel.engine.contract import hide_number
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.undeclared import hide_round_count
 from fedjax_sel.task import Task
 from fedjax_sel.task.freezing import merge_trees
 from fedjax_sel.types import PRNGKey, Variables
@@ -42,7 +42,7 @@ def own_variables(variables: Variables, personal: Variables, client: Int[Array, 
 def own_model(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     variables: Variables,
     personal: Variables,
     t: Int[Array, ""],
@@ -51,20 +51,20 @@ def own_model(
     """Returns the model with which a client is evaluated: `own_variables`, trained further if there is `fine_tuning`.
 
     Args:
-      experiment, data, seed: of the run.
+      experiment, data, run_key: of the run.
       variables: the new global model.
       personal: as for `own_variables`.
       t: the round.
       client: number of the client.
     """
     mine = own_variables(variables, personal, client)
-    return mine if experiment.fine_tuning is None else fine_tune(experiment, data, seed, mine, client, t)
+    return mine if experiment.fine_tuning is None else fine_tune(experiment, data, run_key, mine, client, t)
 
 
 def fine_tune(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     variables: Variables,
     client: Int[Array, ""],
     t: Int[Array, ""],
@@ -72,9 +72,9 @@ def fine_tune(
     """Returns a client's model after training on its own training examples with `fine_tuning`."""
     trainer: Any = experiment.fine_tuning
     examples = Examples(data, *data.examples_of(client)).fetch()
-    rounds = hide_number(trainer, "plan", jnp.asarray(experiment.rounds))
+    rounds = hide_round_count(trainer, "plan", jnp.asarray(experiment.rounds))
     plan = partial(trainer.plan, longest=data.longest, round=t, rounds=rounds)
-    key = key_for(seed, Purpose.FINE_TUNE, t, client)
+    key = key_for(run_key, Purpose.FINE_TUNE, t, client)
     most = plan(data.num_examples).steps.max()  # one bound for all clients, so that they stay side by side
     mine = plan(data.num_examples[client])
     update = trainer.train(key, experiment.task, variables, examples, mine, num_steps=most)

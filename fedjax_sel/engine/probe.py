@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool
 from fedjax_sel.arrays import run_if
 from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.contract import check_array
+from fedjax_sel.engine.contract import check_flag
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -30,7 +30,7 @@ def probe(
     aggregate: Callable[[Experiment, RoundState, Trained], tuple[Variables, StrategyState, StrategyState]],
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     asked: Bool[Array, "N"],
@@ -43,7 +43,7 @@ def probe(
 
     Args:
       aggregate: makes a global model from the results of a cohort's training.
-      experiment, data, seed, state, ctx: of this round.
+      experiment, data, run_key, state, ctx: of this round.
       asked: which clients were asked for signals on the current model.
       layout: how clients are run.
     """
@@ -53,7 +53,7 @@ def probe(
     signals = selector.signals()
 
     def perform() -> tuple[Values, Ledger]:
-        own = key_for(seed, Purpose.PROBE, ctx.round)
+        own = key_for(run_key, Purpose.PROBE, ctx.round)
         cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
         with stage("probe", round=ctx.round):
             trained = train_cohort(experiment, data, own, state, ctx, cohort, asked, layout)
@@ -76,6 +76,5 @@ def probe(
         told = {PREFIX + name: hide_others(value, ctx.available) for name, value in values.items()}
         return told, asking + training
 
-    probes = jnp.asarray(selector.probes(ctx.round))
-    check_array(f"{type(selector).__name__}.probes", probes, (), jnp.bool_, "true or false")
+    probes = check_flag(f"{type(selector).__name__}.probes", selector.probes(ctx.round))
     return run_if(probes, perform)

@@ -34,25 +34,25 @@ class Program:
     If they do not divide evenly among the devices, the last run is repeated as padding, whose results are dropped.
 
     Attributes:
-      experiments, drawn, seeds: experiment, federation and seed of each run.
+      experiments, federations, seeds: experiment, federation and seed of each run.
       count: number of runs without padding.
-      shared: the experiments as one; leaves that differ have a leading `R`.
+      experiment: the experiments as one; leaves that differ have a leading `R`.
       differs: which leaves those are.
-      together: the federations as one, by `data.federation.stack`.
-      axes: which of its arrays have a leading `R`.
+      data: the federations as one, by `data.federation.stack`.
+      data_axes: which of its arrays have a leading `R`.
       layout: how the runs are laid out.
       length: rounds per chunk.
       examples_on: where the training examples are stored, and why, as reported by the run.
     """
 
     experiments: list[Experiment]
-    drawn: list[FederatedData]
+    federations: list[FederatedData]
     seeds: list[int]
     count: int
-    shared: Experiment
+    experiment: Experiment
     differs: tuple[bool, ...]
-    together: FederatedData
-    axes: FederatedData
+    data: FederatedData
+    data_axes: FederatedData
     layout: Layout
     length: int
     examples_on: str = "on the device"
@@ -70,7 +70,7 @@ class Program:
     @property
     def static(self) -> Mapping[str, Any]:
         """The static arguments of `run_chunk`."""
-        return {"layout": self.layout, "length": self.length, "differs": self.differs, "axes": self.axes}
+        return {"layout": self.layout, "length": self.length, "differs": self.differs, "axes": self.data_axes}
 
     def settle(self, memory: int | None, examples_on: str | None) -> Program:
         """Returns the program with its examples stored as requested, or where examples and states fit on a device.
@@ -86,8 +86,8 @@ class Program:
 
     def check_kept(self, memory: int | None) -> None:
         """Raises `ValueError` if examples and states do not fit on a device."""
-        placed = place_shapes(self.together, has_leading_axis(self.axes, self.together), self.layout)
-        check_kept(self.first, placed, self.drawn[0].like, len(self.seeds), self.layout, memory)
+        placed = place_shapes(self.data, has_leading_axis(self.data_axes, self.data), self.layout)
+        check_kept(self.first, placed, self.federations[0].like, len(self.seeds), self.layout, memory)
 
     def settle_program(self, state: RoundState, memory: int | None, examples_on: str | None) -> tuple[Program, int]:
         """Like `settle`, for all that the program holds; also returns the approximate bytes it holds on a device.
@@ -105,7 +105,7 @@ class Program:
 
     def where_it_fits(self, check: Callable[[Program], Any], examples_on: str | None) -> tuple[Program, Any]:
         """Returns the program and what `check` returns; moves examples to the host if needed, unless a place is set."""
-        if examples_on in ("device", "host") or self.together.stays_on_host or is_distributed():
+        if examples_on in ("device", "host") or self.data.stays_on_host or is_distributed():
             program = self.on_host("as asked") if examples_on == "host" else self
             return program, check(program)
         try:
@@ -121,15 +121,15 @@ class Program:
                 f"examples_on is 'host', which is for one process, but there are {jax.process_count()}; "
                 "set examples_on=device"
             )
-        if self.together.stays_on_host:
+        if self.data.stays_on_host:
             return self
-        names = ("x",) if self.together.targets != "tokens" else ("x", "y")
-        kept = {name: keep_on_host([getattr(one, name) for one in self.drawn]) for name in names}
-        places = {id(one): {name: of[i] for name, of in kept.items()} for i, one in enumerate(self.drawn)}
-        moved = {id(one): replace(one, **places[id(one)]) for one in self.drawn}
-        drawn = [moved[id(one)] for one in self.drawn]
-        together, axes = stack(drawn)
-        return replace(self, drawn=drawn, together=together, axes=axes, examples_on=f"on the host, {why}")
+        names = ("x",) if self.data.targets != "tokens" else ("x", "y")
+        kept = {name: keep_on_host([getattr(one, name) for one in self.federations]) for name in names}
+        places = {id(one): {name: of[i] for name, of in kept.items()} for i, one in enumerate(self.federations)}
+        moved = {id(one): replace(one, **places[id(one)]) for one in self.federations}
+        federations = [moved[id(one)] for one in self.federations]
+        data, data_axes = stack(federations)
+        return replace(self, federations=federations, data=data, data_axes=data_axes, examples_on=f"on the host, {why}")
 
     def check_fits(self, memory: int | None, examples_on: str | None = None) -> None:
         """Runs both checks of memory without compiling, and without running a selector's `init` unless it must."""
@@ -138,14 +138,14 @@ class Program:
 
     def state_shape(self) -> RoundState:
         """Returns the shapes and types of the state of all runs."""
-        experiment, data, runs = self.first, self.drawn[0], len(self.seeds)
+        experiment, data, runs = self.first, self.federations[0], len(self.seeds)
         example = shape_example(data)
         variables = jax.eval_shape(lambda keys: init_variables(experiment.task, keys, example), self.keys[:1])
         own = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), variables)
         key, ctx, host = selector_inputs(experiment, data, self.keys[0], own, self.layout)
         selector = experiment.client_selection.state_shape(key, ctx, host)
         stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), selector)
-        data = replace(data, longest=self.together.longest)
+        data = replace(data, longest=self.data.longest)
         ready = shape_prepared(experiment, data, self.keys[0], own)
         one = jax.eval_shape(lambda v, s, p: init_states([experiment], data, v, s, p), variables, stacked, ready)
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape[1:]), leaf.dtype), one)
@@ -155,23 +155,25 @@ class Program:
         signals = self.first.client_selection.signals()
         if any(one.public for moment in ("before", "trained") for one in signals.at(moment).values()):
             return self
-        drawn = [replace(one, public_x=None) for one in self.drawn]
-        return replace(self, drawn=drawn, together=replace(self.together, public_x=None))
+        federations = [replace(one, public_x=None) for one in self.federations]
+        return replace(self, federations=federations, data=replace(self.data, public_x=None))
 
     def place(self, state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
         """Places experiments, examples, keys and state on the devices that use them."""
         return self._put(place, state)
 
     def _put(self, put: Callable[..., Any], state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
-        together = put(self.together, has_leading_axis(self.axes, self.together), self.layout)
+        data = put(self.data, has_leading_axis(self.data_axes, self.data), self.layout)
         keys, state = put((self.keys, state), [True] * (1 + len(jax.tree.leaves(state))), self.layout)
-        shared = self.shared if self.layout.mesh is None else put(self.shared, list(self.differs), self.layout)
-        return shared, together, keys, state
+        experiment = self.experiment
+        if self.layout.mesh is not None:
+            experiment = put(experiment, list(self.differs), self.layout)
+        return experiment, data, keys, state
 
 
 def plan_program(
     experiments: Sequence[Experiment],
-    drawn: Sequence[FederatedData],
+    federations: Sequence[FederatedData],
     seeds: Sequence[int],
     *,
     layout: Layout | str | None = None,
@@ -183,7 +185,7 @@ def plan_program(
 
     Args:
       experiments: identical except for floats.
-      drawn: the federation of each seed.
+      federations: the federation of each seed.
       seeds: seeds, as numbers.
       layout, mesh, chunk: as in `Execution`.
       others: experiments that the same program runs at another time.
@@ -194,29 +196,29 @@ def plan_program(
     first = experiments[0]
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)
-    chosen = plan_layout(first, drawn, count, layout, mesh)
+    chosen = plan_layout(first, federations, count, layout, mesh)
     pairs += [pairs[-1]] * (-count % chosen.shares[0])
-    each, of_runs = [experiments[i] for i, _ in pairs], [drawn[j] for _, j in pairs]
-    shared, differs = stack_experiments(each, others)
-    together, axes = stack(of_runs)
+    each, of_runs = [experiments[i] for i, _ in pairs], [federations[j] for _, j in pairs]
+    experiment, differs = stack_experiments(each, others)
+    data, data_axes = stack(of_runs)
     length = chunk or max(1, -(-first.rounds // 20))
     runs = [seeds[j] for _, j in pairs]
-    return Program(each, of_runs, runs, count, shared, differs, together, axes, chosen, length)
+    return Program(each, of_runs, runs, count, experiment, differs, data, data_axes, chosen, length)
 
 
 def plan_layout(
     experiment: Experiment,
-    drawn: Sequence[FederatedData],
+    federations: Sequence[FederatedData],
     runs: int,
     layout: Layout | str | None = None,
     mesh: tuple[int, int] | str | None = None,
 ) -> Layout:
     """Returns the layout of so many runs of an experiment on these federations, which are padded alike."""
-    data, trainer = drawn[0], experiment.local_training
-    flops, longest = experiment.task.flops(data.like), max(one.longest for one in drawn)
+    data, trainer = federations[0], experiment.local_training
+    flops, longest = experiment.task.flops(data.like), max(one.longest for one in federations)
     cohort = experiment.count_cohort(data.num_clients)
     members = 1 if keeps_client_state(experiment, data) else cohort
-    steps = [count_steps(trainer, np.asarray(one.num_examples)) for one in drawn]
+    steps = [count_steps(trainer, np.asarray(one.num_examples)) for one in federations]
     work = 3 * flops * trainer.step_examples(longest)
     chosen = choose_layout(layout, work, flops, mesh, runs=runs, members=members, cohort=cohort, steps=steps)
     return replace(chosen, balanced=False) if experiment.keeps_updates else chosen

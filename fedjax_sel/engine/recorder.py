@@ -21,7 +21,7 @@ CLIENTS = "clients."
 
 
 class Recorder:
-    """Writes the history of a program from the records of its chunks.
+    """Collects the records of a program's chunks, and builds its history from them.
 
     Args:
       program: what is run.
@@ -38,7 +38,7 @@ class Recorder:
     def __init__(self, program: Program, rates: Sequence[Rates], upfront: dict[str, np.ndarray]):
         self.program, self.rates, self.upfront = program, stack_rates(rates), upfront
         self.arrays: dict[str, np.ndarray] = {}
-        first = program.drawn[0]
+        first = program.federations[0]
         self.labels = first.count_labels() if first.targets == "classes" else None
         self.of_clients: dict[str, np.ndarray] = {}
 
@@ -63,7 +63,7 @@ class Recorder:
         rounds = np.arange(first, last)
         return rounds[np.asarray(are_clients_due(self.program.first, rounds))].tolist()
 
-    def write(self, about: dict[str, Any]) -> History:
+    def build_history(self, about: dict[str, Any]) -> History:
         """Returns the history so far, with every cost; upfront costs are added to the first round."""
         seeds = tuple(self.program.seeds[: self.program.count])
         if not self.arrays:
@@ -73,12 +73,12 @@ class Recorder:
         record = unflatten_record(self.arrays)
         clients = spread_classes(record.clients, axes=3)
         rounds = self.client_rounds(0, record.client.shape[1])
-        measured = self.write_client_metrics(clients, rounds, record.client.shape[1])
+        measured = self.build_client_metrics(clients, rounds, record.client.shape[1])
         selections = empty_outside(np.asarray(record.client), about["clients"])
         selections.setflags(write=False)
         return History(
             seeds,
-            keep_safe({**self.write_metrics(record), **measured}),
+            keep_safe({**self.build_metrics(record), **measured}),
             selections,
             about["clients"],
             about,
@@ -87,7 +87,7 @@ class Recorder:
             labels=self.labels,
         )
 
-    def write_metrics(self, record: RoundRecord) -> dict[str, Any]:
+    def build_metrics(self, record: RoundRecord) -> dict[str, Any]:
         """Returns every metric of all rounds, Float[R, T], from a record with leading `R`, `T`."""
         metrics: dict[str, Any] = {
             "accuracy": record.accuracy,
@@ -112,7 +112,7 @@ class Recorder:
             metrics[name] = metrics[name] + value[:, None] * is_first
         return metrics
 
-    def write_client_metrics(
+    def build_client_metrics(
         self, clients: Mapping[str, np.ndarray], rounds: Sequence[int], of_rounds: int
     ) -> dict[str, np.ndarray]:
         """Returns every metric's mean, worst decile and spread over clients, Float[R, T]; NaN where not measured.
@@ -130,7 +130,7 @@ class Recorder:
                 measures["worst_decile"] = partial(worst_decile, higher_is_better=higher)
             for what, of in measures.items():
                 full = f"client_{name}_{what}"
-                known = self.of_clients.get(full, np.zeros((len(values), 0)))  # of rounds written earlier
+                known = self.of_clients.get(full, np.zeros((len(values), 0)))  # of rounds measured earlier
                 new = of(values[:, known.shape[1] :])
                 self.of_clients[full] = np.concatenate([known, new], axis=1)
                 out[full] = np.full((len(values), of_rounds), np.nan)

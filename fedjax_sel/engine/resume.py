@@ -31,7 +31,7 @@ def begin_or_resume(
       mark: of the program.
       mark_at: returns its mark with another number of rounds.
     """
-    runs = program.experiments, program.drawn, program.keys, program.layout
+    runs = program.experiments, program.federations, program.keys, program.layout
     if how.checkpoints is not None and how.checkpoints.rounds():
         like, upfront = init_runs(*runs, only_like=True)
         point = restore_point(program, like, how.checkpoints, mark, mark_at)
@@ -44,8 +44,9 @@ def begin_or_resume(
 def mark_program(program: Program) -> Callable[[int], str]:
     """Returns a function that returns a digest of what a program computes in so many rounds."""
     names = (*EXAMPLES, "public_x")
-    told = replace(program.together, **{n: digest_examples([getattr(one, n) for one in program.drawn]) for n in names})
-    return lambda rounds: mark_of(program.shared.replace(rounds=rounds), program.seeds, told, repr(program.layout))
+    digests = {name: digest_examples([getattr(one, name) for one in program.federations]) for name in names}
+    told = replace(program.data, **digests)
+    return lambda rounds: mark_of(program.experiment.replace(rounds=rounds), program.seeds, told, repr(program.layout))
 
 
 def restore_point(

@@ -11,16 +11,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.arrays import choose
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.contract import (
-    check_array,
-    check_candidates,
-    check_cohort,
-    check_like,
-    check_pair,
-    check_state,
-    hide_rounds,
-    merge_duplicates,
-)
+from fedjax_sel.engine.availability import draw_available
+from fedjax_sel.engine.cohort import merge_duplicates, restrict
+from fedjax_sel.engine.contract import check_candidates, check_cohort, check_like, check_pair, check_state
 from fedjax_sel.engine.data_selection import merge_reports
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
@@ -39,30 +32,31 @@ from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import PREFIX, probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, keep_returned, pack_faults
-from fedjax_sel.engine.timing import expect_turns, restrict
+from fedjax_sel.engine.timing import expect_turns
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
+from fedjax_sel.engine.undeclared import hide_rounds
 from fedjax_sel.protocols import overrides
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
 
 def round_step(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, layout: Layout, state: RoundState, t: Int[Array, ""]
+    experiment: Experiment, data: FederatedData, run_key: PRNGKey, layout: Layout, state: RoundState, t: Int[Array, ""]
 ) -> tuple[RoundState, RoundRecord]:
     """Runs round `t`; returns the state after it, and what was measured."""
-    key = partial(key_for, seed, round=t)
-    ctx = make_context(experiment, data, seed, t)
+    key = partial(key_for, run_key, round=t)
+    ctx = make_context(experiment, data, run_key, t)
     ctx = replace(ctx, candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
-    before, asked = measure_before(experiment, data, seed, state, ctx, layout)
+    before, asked = measure_before(experiment, data, run_key, state, ctx, layout)
     cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)  # who trains
     # What they train on, and how; and whose update is accepted.
-    trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
-    probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
+    trained = train_cohort(experiment, data, run_key, state, ctx, cohort, asked, layout)
+    probed, probe_ledger = probe(aggregate, experiment, data, run_key, state, ctx, asked, layout)
     variables, aggregation, correction = aggregate(experiment, state, trained)  # and how updates are merged
-    signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
+    signals = measure_round(experiment, data, run_key, state, ctx, trained, variables, before | probed, layout)
     selector_state = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     back = restrict(cohort, trained.work.returned)
     personal = keep_returned(state.personal, back, trained.personal)
-    quality = evaluate(experiment, data, seed, variables, personal, t, layout)
+    quality = evaluate(experiment, data, run_key, variables, personal, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
     chosen = trained.chosen
     new = RoundState(
@@ -88,14 +82,9 @@ def average_loss(trained: Trained) -> Float[Array, ""]:
     return jnp.where(whole > 0, jnp.sum(trained.weight * trained.updates.loss) / whole, jnp.nan)
 
 
-def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
+def make_context(experiment: Experiment, data: FederatedData, run_key: PRNGKey, t: Int[Array, ""]) -> Context:
     """Returns what the server knows for free in round `t`."""
-    n, availability = data.num_clients, experiment.availability
-    with stage("availability", round=t):
-        available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
-    where = f"{type(availability).__name__}.available"
-    check_array(where, available, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
-    available = jnp.asarray(available)  # a user's strategy may return a NumPy array
+    available = draw_available(experiment.availability, Purpose.AVAILABILITY, run_key, t, data.num_clients)
     ctx = Context(
         round=jnp.asarray(t, jnp.int32),
         rounds=jnp.asarray(experiment.rounds, jnp.int32),
@@ -164,7 +153,7 @@ def aggregate(
 def measure_round(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     trained: Trained,
@@ -175,7 +164,7 @@ def measure_round(
     """Returns all signals of the round.
 
     Args:
-      experiment, data, seed, state, ctx: of the round.
+      experiment, data, run_key, state, ctx: of the round.
       trained: results of the cohort's training.
       variables: the new global model.
       known: signals measured before training and by a probe.
@@ -183,11 +172,20 @@ def measure_round(
     """
     with stage("signals after training", round=ctx.round):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
-        args = (trained.updates, change, state.change, trained.cohort.mask)
         signals = experiment.client_selection.signals().at("after")
-        after = measure_after(signals, experiment.task, variables, data, *args, layout)
+        after = measure_after(
+            signals,
+            experiment.task,
+            variables,
+            data,
+            updates=trained.updates,
+            aggregate=change,
+            previous=state.change,
+            mask=trained.cohort.mask,
+            layout=layout,
+        )
         updates = Updates(state.variables, trained.updates.delta, trained.weight)
-        together = measure_cohort(signals, experiment.task, data, seed, ctx.round, updates)
+        together = measure_cohort(signals, experiment.task, data, run_key, ctx.round, updates)
         return known | trained.signals | after | together
 
 

@@ -55,9 +55,9 @@ def run_chunk(
     floats, tree = jax.tree.flatten(experiment)
     float_axes = [0 if own else None for own in differs]
 
-    def run_one(floats, data, key, state):
+    def run_one(floats, data, run_key, state):
         experiment = tree.unflatten(floats)
-        guarded = guard_round(partial(round_step, experiment, data, key, layout))
+        guarded = guard_round(partial(round_step, experiment, data, run_key, layout))
 
         @jax.jit  # traced once for both uses below
         def go(state, t):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int, Shaped
 from fedjax_sel.arrays import expand, run_if, take, widen
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.averages import average_by_client, average_masked, find_shift
-from fedjax_sel.engine.contract import check_array, check_value
+from fedjax_sel.engine.contract import check_flag, check_value
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -40,7 +40,7 @@ from fedjax_sel.types import Batch, Context, PRNGKey, Rows, Update, Updates, Var
 
 
 def measure_before(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, ctx: Context, layout: Layout
+    experiment: Experiment, data: FederatedData, run_key: PRNGKey, state: RoundState, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, "N"]]:
     """Returns the selector's `before` signals, zeros if it does not ask this round, and which clients were asked.
 
@@ -50,18 +50,18 @@ def measure_before(
     signals = selector.signals().at("before")
     if not signals:
         return {}, jnp.zeros(ctx.num_clients, bool)
-    key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.measures_holdout
-    on = (signals, experiment.task, state.variables, state.personal, data)
+    key, holdout = key_for(run_key, Purpose.SIGNALS, ctx.round), experiment.measures_holdout
 
     def measure() -> Values:
-        values, reached = measure_clients(*on, ctx, layout, key=key, holdout=holdout), ctx.reached
-        return {name: hide_others(value, reached) for name, value in values.items()}
+        values = measure_clients(
+            signals, experiment.task, state.variables, state.personal, data, ctx, layout, key=key, holdout=holdout
+        )
+        return {name: hide_others(value, ctx.reached) for name, value in values.items()}
 
     asked = ctx.available & asked_clients(ctx)
     if not overrides(selector, "asks"):
         return measure(), asked
-    asks = jnp.asarray(selector.asks(ctx.round))
-    check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
+    asks = check_flag(f"{type(selector).__name__}.asks", selector.asks(ctx.round))
     return run_if(asks, measure), asked & asks
 
 
@@ -80,14 +80,14 @@ def asked_clients(ctx: Context) -> Bool[Array, "N"]:
 
 
 def count_before(
-    experiment: Experiment, data: FederatedData, asked: Bool[Array, "N"], has_model: Bool[Array, "N"]
+    experiment: Experiment, data: FederatedData, asked: Bool[Array, "N"], members: Bool[Array, "N"]
 ) -> Ledger:
     """Returns what asking these clients for the `before` signals used.
 
     Args:
       experiment, data: of the round.
       asked: which clients were asked.
-      has_model: which clients are sent the model anyway.
+      members: which clients train this round, and receive the model for that.
     """
     signals = experiment.client_selection.signals()
     count = data.count_examples(holdout=experiment.measures_holdout)
@@ -95,7 +95,7 @@ def count_before(
     return replace(
         empty_ledger(signals, devices=data.devices is not None),
         asked=asked.sum(),
-        models_for_signals=(asked & ~has_model).sum(),
+        models_for_signals=(asked & ~members).sum(),
         signal_examples=count_passed(signals.at("before").values(), count, asked),
         seconds=seconds,
         joules=joules,
@@ -146,9 +146,10 @@ def measure_clients(
     if by_client or apart:
 
         def measure(i):
-            own, mine = partial(client_batch, data, i, holdout=holdout), own_variables(variables, personal, i)
-            of_examples = average_examples(apart, task, mine, own) if apart else {}
-            return of_examples | measure_client_signals(by_client, task, mine, data, own, jax.random.fold_in(key, i))
+            read_batch, mine = partial(client_batch, data, i, holdout=holdout), own_variables(variables, personal, i)
+            of_examples = average_examples(apart, task, mine, read_batch) if apart else {}
+            own_key = jax.random.fold_in(key, i)
+            return of_examples | measure_client_signals(by_client, task, mine, data, read_batch, own_key)
 
         values |= layout.over_clients(measure, clients)
     return values
@@ -268,14 +269,15 @@ def measure_client_signals(
     task: Task,
     variables: Variables,
     data: FederatedData | None,
-    own: Any,
+    read_batch: Callable[[], Batch],
     key: PRNGKey,
 ) -> Values:
-    """Returns each signal's value for one client; `own()` gives its examples, and `data` has the public ones.
+    """Returns each signal's value for one client; `read_batch` returns its examples, and `data` has the public ones.
 
     All signals get the same key, so two signals that draw make the same draw.
     """
-    batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
+    kinds = {signal.public for signal in signals.values()}
+    batches = {public: public_batch(data) if public else read_batch() for public in kinds}
     return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 
 
@@ -315,10 +317,13 @@ def split_signals(
 
 
 def average_examples(
-    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, own: Any
+    signals: Mapping[str, ExampleSignal | FeatureSignal],
+    task: Task,
+    variables: Variables,
+    read_batch: Callable[[], Batch],
 ) -> Values:
-    """Returns each signal's mean over one client's examples, which `own()` gives."""
-    batch = own()
+    """Returns each signal's mean over one client's examples, which `read_batch` returns."""
+    batch = read_batch()
     each = measure_examples(signals, task, variables, batch.x, batch.y)
     return {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
 
@@ -327,6 +332,7 @@ def measure_trained(
     signals: Mapping[str, Signal],
     task: Task,
     data: FederatedData,
+    *,
     received: Variables,
     begun: Variables,
     update: Update,
@@ -334,7 +340,6 @@ def measure_trained(
     client: Int[Array, ""],
     previous: Variables | None,
     key: PRNGKey,
-    *,
     holdout: bool = False,
 ) -> Values:
     """Returns each signal's value for one member of the cohort that has just trained.
@@ -355,12 +360,12 @@ def measure_trained(
     seen, before = strip_statistics(task, sent), None if previous is None else task.split(previous)[0]
     values: Values = {n: s.measure(seen, before if s.reference == "previous" else None) for n, s in updates.items()}
     variables = jax.tree.map(jnp.add, begun, update.delta)
-    own = partial(client_batch, data, client, holdout=holdout)
+    read_batch = partial(client_batch, data, client, holdout=holdout)
     if by_example:
-        values |= average_examples(by_example, task, variables, own)
+        values |= average_examples(by_example, task, variables, read_batch)
     for model, at_received in ((variables, False), (received, True)):
         some = {name: signal for name, signal in by_client.items() if signal.received == at_received}
-        values |= measure_client_signals(some, task, model, data, own, key)
+        values |= measure_client_signals(some, task, model, data, read_batch, key)
     return values
 
 
@@ -424,7 +429,7 @@ def measure_cohort(
     signals: Mapping[str, Signal],
     task: Task,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     round: Int[Array, ""],
     updates: Updates,
 ) -> Values:
@@ -432,7 +437,7 @@ def measure_cohort(
 
     Args:
       signals: signals of one moment, of which only the cohort signals are measured.
-      task, data, seed: of the run.
+      task, data, run_key: of the run.
       round: number of the round.
       updates: the cohort's updates, and the model that they started from.
     """
@@ -442,7 +447,7 @@ def measure_cohort(
     batch = Batch(
         jnp.asarray(data.validation_x), jnp.asarray(data.validation_y), jnp.ones(len(data.validation_y), bool)
     )
-    key = key_for(seed, Purpose.COHORT_SIGNALS, round)
+    key = key_for(run_key, Purpose.COHORT_SIGNALS, round)
     values = {}
     for name, signal in wanted.items():
         own = jax.random.fold_in(key, crc32(name.encode()))

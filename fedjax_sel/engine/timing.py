@@ -12,11 +12,12 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
-from fedjax_sel.engine.contract import check_array, check_plan, hide_number
-from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.availability import draw_available
+from fedjax_sel.engine.contract import check_plan
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose
 from fedjax_sel.engine.ledger import add_passes, find_rates, take_share
+from fedjax_sel.engine.undeclared import hide_round_count
 from fedjax_sel.protocols import overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
@@ -47,7 +48,7 @@ def plan_steps(
 ) -> Plan:
     """Returns what clients with so many examples do in a round; `limits` are `max_steps` of the trainer's `plan`."""
     trainer = experiment.local_training
-    return trainer.plan(num_examples, data.longest, ctx.round, hide_number(trainer, "plan", ctx.rounds), **limits)
+    return trainer.plan(num_examples, data.longest, ctx.round, hide_round_count(trainer, "plan", ctx.rounds), **limits)
 
 
 def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:
@@ -68,7 +69,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
 
 
 def count_affordable(
-    experiment: Experiment, data: FederatedData, ctx: Context, client: Int[Array, ""], holds_model: Bool[Array, ""]
+    experiment: Experiment, data: FederatedData, ctx: Context, client: Int[Array, ""], has_model: Bool[Array, ""]
 ) -> Int[Array, ""] | None:
     """Returns how many of its examples a client can train on before the deadline, if it measures signals on all.
 
@@ -82,7 +83,7 @@ def count_affordable(
     rates = find_rates(experiment, data)
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
-    down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.gradient * rates.correction_down
+    down = jnp.where(jnp.full(longest, has_model), 0.0, rates.model) + rates.gradient * rates.correction_down
     turn = timing(data.devices.take(own), flops, down + rates.extra_down, rates.upload)
     fits = (turn.total <= experiment.deadline.seconds) & (count <= jnp.asarray(data.num_examples)[client])
     return jnp.where(fits, count, 0).max()  # with a number of steps, more examples may take less time
@@ -95,7 +96,7 @@ def plan_cohort(
     cohort: Cohort,
     num_examples: Int[Array, "m"],
     screened: Int[Array, "m"],
-    holds_model: Bool[Array, "N"],
+    has_model: Bool[Array, "N"],
 ) -> CohortWork:
     """Returns the cohort's work on its devices, up to the deadline; all of its work without devices.
 
@@ -106,7 +107,7 @@ def plan_cohort(
       cohort: the clients that train.
       num_examples: number of examples that each member trains on.
       screened: number of examples on which each measured signals, to choose among them.
-      holds_model: which clients already received the global model when they were asked for signals.
+      has_model: which clients already received the global model when they were asked for signals.
     """
     plan_up_to = partial(plan_steps, experiment, data, ctx, num_examples)
     plan = plan_up_to()
@@ -118,7 +119,7 @@ def plan_cohort(
         return CohortWork(plan, returned, screened, measured, jnp.zeros_like(plan.steps), Timing(none, none, none))
     devices, deadline, rates = data.devices.take(cohort.client), experiment.deadline, find_rates(experiment, data)
     flops = training_flops(experiment, data, plan, cohort.client, screened)
-    down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
+    down = jnp.where(has_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
     up = jnp.where(plan.steps > 0, rates.upload, 0.0)
     whole = timing(devices, flops.total, down + rates.extra_down, up)
     looking, after = flops.looked / devices.compute, flops.after / devices.compute
@@ -154,7 +155,7 @@ def share_done(spent: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Arra
 def fail_members(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     ctx: Context,
     cohort: Cohort,
     num_examples: Int[Array, "m"],
@@ -164,29 +165,21 @@ def fail_members(
 
     Args:
       experiment, data, ctx, cohort, num_examples: as for `plan_cohort`.
-      seed: of the run; it determines which members fail.
+      run_key: key of the run's seed, which determines which members fail.
       work: work of the members if none failed.
     """
     if type(experiment.volatility) is Always:  # a class derived from it may say otherwise
         return work
-    n, volatility = ctx.num_clients, experiment.volatility
-    with stage("volatility", round=ctx.round):
-        comes_back = volatility.available(key_for(seed, Purpose.VOLATILITY, ctx.round), ctx.round, n)
-    where = f"{type(volatility).__name__}.available"
-    check_array(where, comes_back, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
-    returned = work.returned & jnp.asarray(comes_back)[cohort.client]
+    drawn = draw_available(experiment.volatility, Purpose.VOLATILITY, run_key, ctx.round, ctx.num_clients)
+    comes_back = drawn[cohort.client]
+    returned = work.returned & comes_back
     failed = work.returned & ~returned
     steps = jnp.where(returned, work.plan.steps, 0)
     plan = plan_steps(experiment, data, ctx, num_examples, max_steps=steps)
-    uploads = jnp.asarray(comes_back)[cohort.client]  # one that is late would not have uploaded, either
-    spent = replace(work.spent, upload=jnp.where(uploads, work.spent.upload, 0.0))
+    # One that is late would not have uploaded, either.
+    spent = replace(work.spent, upload=jnp.where(comes_back, work.spent.upload, 0.0))
     wasted = jnp.where(failed, work.plan.examples_seen, work.wasted)
     return CohortWork(plan, returned, work.looked, work.measured, wasted, spent)
-
-
-def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:
-    """Returns the cohort with only these members in its mask; it still names the others."""
-    return Cohort(cohort.client, mask, jnp.where(mask, cohort.weight, 0.0))
 
 
 def time_cohort(

@@ -12,13 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.arrays import add_weighted, expand, widen
 from fedjax_sel.data.federated import Examples, FederatedData
-from fedjax_sel.engine.contract import (
-    check_array,
-    check_cohort,
-    check_like,
-    check_update,
-    hide_rounds,
-)
+from fedjax_sel.engine.cohort import restrict
+from fedjax_sel.engine.contract import check_array, check_cohort, check_like, check_update
 from fedjax_sel.engine.data_selection import Chosen, select_examples, set_deadline
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
@@ -35,7 +30,8 @@ from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
+from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, time_cohort
+from fedjax_sel.engine.undeclared import hide_rounds
 from fedjax_sel.protocols import Signals
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
@@ -76,7 +72,7 @@ class Trained(Pytree):
 def train_cohort(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     cohort: Cohort,
@@ -88,16 +84,16 @@ def train_cohort(
     signals = experiment.client_selection.signals()
     has_model = asked & needs_model(signals)
     experiment, of_deadline = set_deadline(experiment, data, state, ctx, cohort)
-    chosen = select_examples(experiment, data, seed, state, ctx, cohort, has_model, layout)
+    chosen = select_examples(experiment, data, run_key, state, ctx, cohort, has_model, layout)
     examples, num_examples, faults = chosen.examples, chosen.counts, of_deadline | chosen.faults
     with stage("local training", round=ctx.round):
         work = plan_cohort(experiment, data, ctx, cohort, examples.mask.sum(1), chosen.screened, has_model)
-        work = fail_members(experiment, data, seed, ctx, cohort, examples.mask.sum(1), work)
+        work = fail_members(experiment, data, run_key, ctx, cohort, examples.mask.sum(1), work)
         returned = restrict(cohort, work.returned)
         weight = aggregator.weights(returned, num_examples, work.plan)
         where = f"{type(aggregator).__name__}.weights"
         check_array(where, weight, (ctx.m,), jnp.floating, f"floats of shape ({ctx.m},), one an update")
-        train = partial(train_member, experiment, data, seed, state, ctx)
+        train = partial(train_member, experiment, data, run_key, state, ctx)
         accepts = experiment.client_selection.accepts
         members = (cohort.client, examples.index, examples.mask, examples.weight, work.plan)
         total, (updates, (values, personal)), deltas = layout.train(
@@ -107,8 +103,8 @@ def train_cohort(
         values = {name: jnp.where(expand(merged.mask, value), value, 0) for name, value in values.items()}
         if deltas is not None:
             together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
-            values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
-        merged, uploaded, work, found = accept_updates(experiment, data, seed, state, ctx, merged, values, work)
+            values |= measure_cohort(signals.at("trained"), experiment.task, data, run_key, ctx.round, together)
+        merged, uploaded, work, found = accept_updates(experiment, data, run_key, state, ctx, merged, values, work)
         faults |= found
         final = aggregator.weights(merged, num_examples, work.plan)
         faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
@@ -117,7 +113,7 @@ def train_cohort(
             check_like(f"{type(aggregator).__name__}.combine", widen(state.variables), delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
-        delta = perturb(experiment, seed, ctx, delta)
+        delta = perturb(experiment, run_key, ctx, delta)
     updates = replace(updates, delta=deltas)
     return Trained(cohort, merged, delta, updates, final, work, values, chosen, personal, uploaded, faults)
 
@@ -125,7 +121,7 @@ def train_cohort(
 def accept_updates(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     returned: Cohort,
@@ -135,7 +131,7 @@ def accept_updates(
     """Returns the cohort of accepted updates, which members upload theirs, the work after that, and faults.
 
     Args:
-      experiment, data, seed, state, ctx: of the round.
+      experiment, data, run_key, state, ctx: of the round.
       returned: the cohort; its mask says whose update is finite.
       values: the selector's `trained` signals.
       work: work of the cohort if every member uploads.
@@ -143,7 +139,7 @@ def accept_updates(
     selector = experiment.client_selection
     if not selector.accepts:
         return returned, work.returned, work, {}
-    key = key_for(seed, Purpose.ACCEPT, ctx.round)
+    key = key_for(run_key, Purpose.ACCEPT, ctx.round)
     told = hide_rounds(selector, "accept", ctx)
     accepted = selector.accept(key, state.client_selection, told, returned, **values)
     check_cohort(selector, accepted, ctx, "accept")
@@ -165,7 +161,7 @@ def needs_model(signals: Signals) -> bool:
 def train_member(
     experiment: Experiment,
     data: FederatedData,
-    seed: PRNGKey,
+    run_key: PRNGKey,
     state: RoundState,
     ctx: Context,
     member: Any,
@@ -174,14 +170,14 @@ def train_member(
     """Returns one member's update, its `trained` signals, and the parts that the member keeps for itself.
 
     Args:
-      experiment, data, seed, state, ctx: of the round.
+      experiment, data, run_key, state, ctx: of the round.
       member: client, indices of its examples in `data`, which of them count, their weights, and its plan.
       num_steps: number of steps of the loop.
     """
     task, correction = experiment.task, experiment.correction
     client, index, mask, weight, plan = member
     with stage("local training", client=client):
-        key = key_for(seed, Purpose.TRAIN, ctx.round, client)
+        key = key_for(run_key, Purpose.TRAIN, ctx.round, client)
         own = correction.client_state(state.correction, client)
         mine = own_variables(state.variables, state.personal, client)
         received, _ = task.split(mine)
@@ -213,11 +209,20 @@ def train_member(
         sent = replace(update, delta=task.join(arrived, statistics))
         if not signals:
             return sent, ({}, kept)
-        holdout = experiment.measures_holdout
-        key_signals = key_for(seed, Purpose.TRAINED_SIGNALS, ctx.round, client)
-        begun = merge_trees(state.variables, kept) if task.personal else state.variables
-        args = (signals, task, data, mine, begun, update, sent, client, state.change, key_signals)
-        return sent, (measure_trained(*args, holdout=holdout), kept)
+        measured = measure_trained(
+            signals,
+            task,
+            data,
+            received=mine,
+            begun=merge_trees(state.variables, kept) if task.personal else state.variables,
+            update=update,
+            sent=sent,
+            client=client,
+            previous=state.change,
+            key=key_for(run_key, Purpose.TRAINED_SIGNALS, ctx.round, client),
+            holdout=experiment.measures_holdout,
+        )
+        return sent, (measured, kept)
 
 
 def offset_of(experiment: Experiment, client_state: Any) -> Variables | None:
@@ -245,11 +250,11 @@ def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]
     return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
 
 
-def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, change: Variables) -> Variables:
+def perturb(experiment: Experiment, run_key: PRNGKey, ctx: Context, change: Variables) -> Variables:
     """Returns the change as the aggregator releases it; batch statistics and personal parts are unchanged."""
     aggregator, task = experiment.aggregation, experiment.task
     model, statistics = task.split(change)
-    noisy = aggregator.perturb(key_for(seed, Purpose.NOISE, ctx.round), model, ctx.m)
+    noisy = aggregator.perturb(key_for(run_key, Purpose.NOISE, ctx.round), model, ctx.m)
     check_like(f"{type(aggregator).__name__}.perturb", model, noisy)
     released = task.join(noisy, statistics)
     return merge_trees(released, task.split_personal(change)[1]) if task.personal else released

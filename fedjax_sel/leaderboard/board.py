@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from jaxtyping import Int
 from rich.console import Console
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.config.own import load_class, names_own_code
+from fedjax_sel.config.own import check_own_name, load_class
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.leaderboard import page
@@ -25,9 +24,10 @@ from fedjax_sel.leaderboard.known import join_known, read_known
 from fedjax_sel.leaderboard.measures import build_tidy
 from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
 from fedjax_sel.leaderboard.selectors import SELECTORS, VARIANTS, Competitor
-from fedjax_sel.leaderboard.timing import Stopwatch
+from fedjax_sel.leaderboard.timing import ChoiceTimes
 from fedjax_sel.leaderboard.tuning import SEEDS, tune
 from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.report.commands import write_command
 from fedjax_sel.runs.lock import lock_folder
 
 
@@ -74,35 +74,19 @@ def run_leaderboard(
     earlier = None if known is None else read_known(known, scale, numbers)
     with lock_folder(out):
         began = time.perf_counter()
-        watch = Stopwatch(out, console)
-        cells, labels = run_cells(federations, selectors, size, list(numbers), out, console, watch, debug)
-        studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, labels))
+        times = ChoiceTimes(out, console)
+        cells, labels = run_cells(federations, selectors, size, list(numbers), out, console, times, debug)
+        studies, tidy = find_studies(out, console), times.add_to(build_tidy(cells, labels))
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
         named = only if earlier is None else ()  # an earlier leaderboard has cells that `only` does not name
-        again = tell_again(scale, named, add, numbers)
+        again = write_command(["leaderboard", "--scale", scale], numbers, size.seeds, only=named, add=add)
         summary = page.write(scale, numbers, cells, tidy, studies, out, console, again)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
         )
     return summary
-
-
-def tell_again(scale: str, only: Sequence[str], add: Sequence[str], seeds: Sequence[int] = ()) -> str:
-    """Returns the command that runs a leaderboard, with the number of its seeds where it is not the scale's.
-
-    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
-    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
-    """
-    counted = len(seeds) if list(seeds) == list(range(len(seeds))) else 0  # others are for Python
-    options = (
-        ("--only", only),
-        ("--add", add),
-        ("--seeds", () if counted in (0, SCALES[scale].seeds) else (str(counted),)),
-    )
-    named = [part for option, values in options for one in values for part in (option, one)]
-    return shlex.join(["fedjax-sel", "leaderboard", "--scale", scale, *named])
 
 
 def make_competitor(name: str) -> Competitor:
@@ -113,8 +97,7 @@ def make_competitor(name: str) -> Competitor:
     """
     if name in SELECTORS | VARIANTS:
         raise ValueError(f"{name} is a selector of the leaderboard already; --add takes module:Name or file.py:Name")
-    if not names_own_code(name):
-        raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
+    check_own_name("--add", name)
     load_class("client selector", name, ClientSelector)
     return Competitor(name)
 
@@ -126,7 +109,7 @@ def run_cells(
     seeds: list[int],
     out: Path,
     console: Console,
-    watch: Stopwatch,
+    times: ChoiceTimes,
     debug: bool = False,
 ) -> tuple[list[Cell], dict[str, Int[np.ndarray, "R N C"]]]:
     """Runs all cells and returns them, with the number of each client's examples in each class, by federation.
@@ -153,7 +136,7 @@ def run_cells(
                 cells.append(cell)
                 if cell.status != FINISHED and entry.name not in bench.left_out:
                     tell(cell, console)
-                watch.take(cell, entry, selector, bench)
+                times.measure(cell, entry, selector, bench)
                 if trial is not None and cell.status == FINISHED and not selector.varies:
                     cells.append(tune(entry, selector, trial, bench, out, console))
         programs = run_chunk.programs - compiled

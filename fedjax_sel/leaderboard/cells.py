@@ -27,7 +27,7 @@ from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.report.summary import summarize
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute, say_on
-from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
+from fedjax_sel.runs.sweep.programs import DrawnFederation, draw_seeds
 
 FINISHED, LEFT_OUT, FAILED = "finished", "left out", "failed"
 """The status of a cell: it has numbers, it cannot run on the federation, or its code raised an error."""
@@ -129,14 +129,14 @@ class Workbench:
         drawn = self._drawn[federation.name]
         mine = {seed: replace(one, public_x=public) for seed, one in drawn.items()}
         recipe = {name: getattr(run.data, name) for name in ("source", "partition", "holdout", "data_seed")}
-        data = Drawn(**recipe, devices=run.data.devices, public=run.data.public, drawn=mine)
+        data = DrawnFederation(**recipe, devices=run.data.devices, public=run.data.public, by_seed=mine)
         return replace(run, data=data, execution=replace(run.execution, layout=self._plan_layout(run)))
 
     def _draw(self, entry: Entry) -> None:
         """Draws a federation for all seeds."""
         config = configure(entry, Competitor("uniform"), self.scale, self.seeds)
         run = build(config, problem=self._problem(config))
-        drawn = draw_seeds(run).drawn
+        drawn = draw_seeds(run).by_seed
         if self.tuning:
             drawn = {
                 seed: replace(one, test_x=one.validation_x, test_y=one.validation_y) for seed, one in drawn.items()
@@ -218,11 +218,10 @@ def run_cell(
             run=bench.build(federation, config),
             figures=False,
             keep_checkpoints=False,
-            more_follow=True,
             announce=announce,
             console=console,
             say=say_on(console),
-            kept_in=out,
+            one_of=out,
         )
         return finish(*name, history, place)
     except layout.FolderError:

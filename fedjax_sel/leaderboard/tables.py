@@ -129,11 +129,12 @@ def describe_leaders(block: Block) -> str:
         )
     left = f" Not ranked, since a federation lacks them: {', '.join(block.missing)}." if block.missing else ""
     return (
-        f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. The 95 % intervals are "
-        "from a bootstrap over seeds, with the same seeds for all selectors; two mean ranks are distinguishable if the "
-        "interval of their difference excludes 0. Noise pulls mean ranks to the middle, and resampling does so once "
-        "more, so that their intervals lean to the middle, those of the best and the worst most of all. Accuracy over "
-        "uniform's is an interquartile mean. The columns above, below and undecided count federations by the paired "
+        f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. The intervals, nominally "
+        "of 95 %, are from a bootstrap over seeds, with the same seeds for all selectors; two mean ranks are "
+        "distinguishable if the interval of their difference excludes 0. Noise pulls mean ranks to the middle, and "
+        "resampling does so once more, so that their intervals lean to the middle, those of the best and the worst "
+        "most of all, and contain the true rank in fewer than 95 of 100 cases. Accuracy over uniform's is an "
+        "interquartile mean. The columns above, below and undecided count federations by the paired "
         "interval of the difference from uniform, without correction for the number of federations or selectors."
     )
 
@@ -176,8 +177,9 @@ def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
     note = (
         "Accuracy in percentage points, averaged over all federations, paired by seed, ± half of the 95 % interval. "
         f"* marks intervals that exclude 0, ** those that do so after Holm's correction for the {len(names)} selectors "
-        f"of a column. The last column is the corrected p of no difference at equal {PRIMARY.name}, two-sided, by "
-        f"Student's t. {ENDED} Selectors that did not finish on a federation are left out."
+        "of a column, not for the number of columns. The last column is the corrected p of no difference at equal "
+        f"{PRIMARY.name}, two-sided, by Student's t. {ENDED} Selectors that did not finish on a federation are left "
+        "out."
     )
     columns = ("selector", *(budget.name for budget in there), "p (Holm)")
     return Table("Mean gain over uniform under every budget", columns, tuple(rows), note)
@@ -205,7 +207,8 @@ def tabulate_counts(tidy: pd.DataFrame) -> Table:
         )
     columns = ("budget", "ahead", "ahead, Holm", "these", "undecided", "behind", "behind, Holm")
     note = (
-        "By the 95 % intervals of the table of mean gains; Holm: after the correction for all selectors compared. "
+        "By the 95 % intervals of the table of mean gains; Holm: after the correction for all selectors compared under "
+        "a budget, not for the number of budgets. "
         f"{ENDED}"
     )
     return Table("How many selectors differ from uniform on the mean of all federations", columns, tuple(rows), note)

@@ -19,7 +19,7 @@ from fedjax_sel.runs.files import read_json, write_json
 KEPT = "choices.json"
 
 
-class Stopwatch:
+class ChoiceTimes:
     """The time of every selector's choice on one federation, stored in the leaderboard's folder.
 
     Args:
@@ -33,7 +33,7 @@ class Stopwatch:
         if self._place.exists():
             self.times = read_json(self._place)
 
-    def take(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
+    def measure(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
         """Times a selector that finished a cell on the federation of the other times, unless this code was timed."""
         if cell.status != FINISHED or federation.name not in (self.times or {federation.name: {}}):
             return

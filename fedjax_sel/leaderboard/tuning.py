@@ -21,14 +21,14 @@ from fedjax_sel.runs.files import read_json, write_json
 SEEDS = (1000, 1001, 1002)
 """The seeds of tuning; the comparison uses other ones."""
 
-TRIALS = 6
-"""The number of configurations tried for every selector, whatever its parameters."""
-
 WITH_OWN = (1 / 3, 1.0, 3.0)
 """Factors on the learning rate of a selector that also tries two values of its own parameter."""
 
 WITHOUT = (1 / 6, 1 / 3, 2 / 3, 1.0, 2.0, 4.0)
 """Factors on the learning rate of a selector without such a parameter."""
+
+TRIALS = len(WITHOUT)
+"""The number of configurations tried for every selector, whatever its parameters."""
 
 TUNED = " (tuned)"
 """The suffix of the name of a tuned selector."""

@@ -29,8 +29,8 @@ def images(model: str, x: Float[Array, "b *example"], least: int) -> Float[Array
     return x.reshape(*x.shape[:3], -1)
 
 
-def divisible(width: float, by: int = 8) -> int:
-    """Returns the multiple of `by` nearest to `width`, the larger if tied, at least `by` and at least 90 % of `width`.
+def divisible(width: float) -> int:
+    """Returns the multiple of 8 nearest to `width`, the larger if tied, at least 8 and at least 90 % of `width`.
 
     Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018,
     https://arxiv.org/abs/1801.04381, its code.
@@ -38,8 +38,8 @@ def divisible(width: float, by: int = 8) -> int:
     >>> [divisible(width) for width in (4, 18, 24, 36, 60)]
     [8, 24, 24, 40, 64]
     """
-    nearest = max(by, int(width + by / 2) // by * by)
-    return nearest if nearest >= 0.9 * width else nearest + by
+    nearest = max(8, int(width + 4) // 8 * 8)
+    return nearest if nearest >= 0.9 * width else nearest + 8
 
 
 def convolution(width: int, kernel: int = 3, stride: int = 1, groups: int = 1, *, name: str | None = None) -> nn.Conv:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +70,11 @@ def predict_run(d: Difference) -> Difference:
     return replace(d, low=d.mean - wider * (d.mean - d.low), high=d.mean + wider * (d.high - d.mean))
 
 
+def negate(d: Difference) -> Difference:
+    """Returns the second minus the first, by the same seeds."""
+    return difference(np.zeros(d.seeds), np.array(d.values))
+
+
 def open_interval(d: Difference, *, first_missed: bool, second_missed: bool) -> Difference:
     """Returns a difference of costs to a target, open on each side where a cost is only known as a lower bound.
 
@@ -97,10 +102,12 @@ def describe_runs(differences: Differences) -> dict[str, Any]:
     return describe_differences({name: predict_run(d) for name, d in differences.items()})
 
 
-def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
-    """Returns the differences against each of several rivals as a claim's statistic."""
+def describe_each(
+    by_rival: Mapping[str, Differences], describe: Callable[[Difference], dict[str, float]] = describe_difference
+) -> dict[str, Any]:
+    """Returns the differences against each of several rivals, as `describe` gives them, as a claim's statistic."""
     return {
-        f"{name}, against {rival}": describe_difference(d)
+        f"{name}, against {rival}": describe(d)
         for rival, differences in by_rival.items()
         for name, d in differences.items()
     }

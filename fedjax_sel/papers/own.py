@@ -65,8 +65,7 @@ def find_place(name: str) -> tuple[str, str]:
     Raises:
       ValueError: `name` is not a strategy.
     """
-    if not own.names_own_code(name):
-        raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
+    own.check_own_name("--add", name)
     made = own.load_class("strategy", name, Strategy)
     for key in PLACES:
         if issubclass(made, KINDS[key].base):

@@ -97,7 +97,8 @@ class FairRegime:
 
     def describe(self) -> str:
         """Returns the requirements in one sentence."""
-        asked = [f"{format_value(name, vars(self)[name])} {words}" for name, words in NAMES.items() if vars(self)[name]]
+        given = {name: value for name in NAMES if (value := vars(self)[name])}
+        asked = [f"{format_requirement(name, value)} {NAMES[name]}" for name, value in given.items()]
         return f"{'; '.join(asked)} ({self.reason})"
 
 
@@ -135,18 +136,18 @@ def describe_shortfalls(regime: FairRegime, conditions: Mapping[str, Conditions]
             if known is None or (known[0] is not None and (there is None or there < known[0])):
                 worst[name] = there, asked, experiment
     return "; ".join(
-        f"{format_value(name, there, format_value(name, asked))} of at least {format_value(name, asked)} {NAMES[name]} "
-        f"({experiment})"
+        f"{format_requirement(name, there, least)} of at least {least} {NAMES[name]} ({experiment})"
         for name, (there, asked, experiment) in worst.items()
+        for least in [format_requirement(name, asked)]
     )
 
 
-def format_value(name: str, value: float | None, unlike: str = "") -> str:
+def format_requirement(name: str, value: float | None, unlike: str = "") -> str:
     """Returns a requirement's value as readable text, with more digits where it would read as `unlike`.
 
-    >>> format_value("rounds", 50), format_value("above_chance", 0.3), format_value("rounds", None)
+    >>> format_requirement("rounds", 50), format_requirement("above_chance", 0.3), format_requirement("rounds", None)
     ('50', '30 %', 'an unknown number')
-    >>> format_value("above_chance", 0.2996, unlike="30 %")
+    >>> format_requirement("above_chance", 0.2996, unlike="30 %")
     '29.96 %'
     """
     if value is None:

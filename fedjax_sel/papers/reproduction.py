@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -29,6 +28,7 @@ from fedjax_sel.papers.running import (
     run_studies,
 )
 from fedjax_sel.papers.writing import Reproduction, write_reproduction
+from fedjax_sel.report.commands import write_command
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
 
@@ -122,7 +122,9 @@ def reproduce(
             unfinished,
             earlier,
         )
-        summary = write_reproduction(found, out, tell_again(paper, scale, numbers, add), console)
+        words = ["reproduce", paper.name, "--scale", scale]
+        again = write_command(words, numbers, len(check_seeds(paper.seeds[scale])), add=add)
+        summary = write_reproduction(found, out, again, console)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -143,18 +145,3 @@ def choose_seeds(seeds: int | Sequence[int], cell: Cell) -> Any:
     if number is None:
         return seeds
     return number if isinstance(seeds, int) or not isinstance(number, int) else list(seeds)[:number]
-
-
-def tell_again(paper: Paper, scale: str, seeds: Sequence[int], add: Sequence[str] = ()) -> str:
-    """Returns the command that runs a reproduction, with the number of its seeds where it is not the scale's.
-
-    Seeds that are not numbered from 0 can be given in Python alone, and are left out.
-
-    >>> from fedjax_sel import papers
-    >>> tell_again(papers.load("lefl"), "smoke", (0, 1, 2, 3), ["mine.py:Last"])
-    'fedjax-sel reproduce lefl --scale smoke --seeds 4 --add mine.py:Last'
-    """
-    counted = list(seeds) == list(range(len(seeds))) and len(seeds) != len(check_seeds(paper.seeds[scale]))
-    options = (("--seeds", [str(len(seeds))] if counted else []), ("--add", add))
-    named = [part for option, values in options for one in values for part in (option, one)]
-    return shlex.join(["fedjax-sel", "reproduce", paper.name, "--scale", scale, *named])

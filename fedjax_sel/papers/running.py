@@ -47,11 +47,10 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
             figures=False,
             keep_checkpoints=False,  # a cell is never resumed, and SCAFFOLD's state is one model per client
             keep_variables=place in begun_with,
-            more_follow=True,
             announce=not announced,
             console=console,
             say=say_on(console),
-            kept_in=out,
+            one_of=out,
         )
         announced |= new
     settled = {place: settle_history(history) for place, history in known.items()}

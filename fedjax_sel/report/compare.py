@@ -12,12 +12,12 @@ from rich.table import Table
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
-from fedjax_sel.engine.faults import find_faults, say_diverged, say_fault
+from fedjax_sel.engine.faults import find_diverged, find_faults, say_diverged, say_fault
 from fedjax_sel.engine.history import FAULT, TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import COSTS, format_count
-from fedjax_sel.report.summary import sum_metrics, summarize
+from fedjax_sel.report.summary import sum_metrics, summarize, summarize_accuracy
 
 COUNTED = {*COSTS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
 """Metrics that are added up over rounds, with those of `history.FAULT`."""
@@ -59,15 +59,14 @@ def name_value(metric: str) -> str:
 def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float | None:
     """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to 1 %.
 
-    Seeds that diverged do not count; the result is None if all diverged.
+    Seeds that diverged or were never evaluated do not count; the result is None if no seed is left.
     """
-    best = [
-        np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
-        for history, _ in runs.values()
-    ]
-    if not sum(map(len, best)):
+    best = [summarize_accuracy(history)["best_accuracy"][history.diverged == 0] for history, _ in runs.values()]
+    known = np.concatenate(best).astype(np.float64)
+    known = known[~np.isnan(known)]
+    if not known.size:
         return None
-    return float(np.floor(100 * np.concatenate(best).min(initial=1.0) + 1e-4) / 100)  # 0.58 in float32 is below it
+    return float(np.floor(100 * known.min(initial=1.0) + 1e-4) / 100)  # 0.58 in float32 is below it
 
 
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
@@ -88,8 +87,8 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         parts += [f"{key}={config.get(key)}" for key in plain]
         about = ", ".join([config["data"]["name"], *parts, f"{history.rounds} rounds"])
         seeds = format_count(len(history.seeds), "seed")
-        if history.diverged.any():
-            seeds = say_diverged(summarize(history)["diverged"])
+        if found := find_diverged(history):
+            seeds = say_diverged(**found)
         yield f"{number}: {name}, {about}, {seeds}"
 
 
@@ -172,6 +171,9 @@ def compare_pairs(
             )
             continue
         common = find_common_seeds(first, history)
+        if diverged := sorted(set(first.seeds) & set(history.seeds) - set(common)):
+            shown = ", ".join(map(str, diverged))
+            said.append(f"seeds that diverged in 1 or {number}, left out of the difference: {shown}")
         for mine, theirs, name, whose in ((first, history, number, 1), (history, first, 1, number)):
             if alone := sorted(set(mine.seeds) - set(theirs.seeds)):
                 has = "has within its budget" if at_budget else "has"
@@ -196,7 +198,7 @@ def compare_pairs(
         out.add_column(head, justify="right", no_wrap=True)
     for number, found in rows:
         known = found.seeds > 1
-        low, mean, high = (format_value(x, metric, "+") for x in (found.low, found.mean, found.high))
+        low, mean, high = (format_metric(x, metric, "+") for x in (found.low, found.mean, found.high))
         interval = f"[{low}, {high}]" if known else "–"
         out.add_row(str(number), str(found.seeds), mean, interval, f"{next(adjusted):.3g}" if known else "–")
     return out, said
@@ -267,7 +269,7 @@ def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
     return COSTS[cost](found[cost]["mean"]) if known else "–"
 
 
-def format_value(value: float, metric: str, sign: str = "") -> str:
+def format_metric(value: float, metric: str, sign: str = "") -> str:
     """Returns a metric's value as text: four decimals of an accuracy, four digits of what has no fixed range."""
     if "accuracy" in metric:
         return f"{round(value, 4) + 0.0:{sign}.4f}"  # 0.0 is added because -0.0 + 0.0 is 0.0
@@ -279,8 +281,8 @@ def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:
     values = values[~np.isnan(values)]
     if not len(values):
         return "–"
-    spread = f" ± {format_value(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""
-    return format_value(float(np.mean(values)), metric) + spread
+    spread = f" ± {format_metric(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""
+    return format_metric(float(np.mean(values)), metric) + spread
 
 
 def describe_component(key: str, component: Mapping[str, Any]) -> str:

@@ -182,7 +182,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         f"# {title}",
         table(("metric", "mean over seeds", "std"), format_rows(found)),
         *(
-            [f"{say_diverged(found['diverged'])}; {LEFT_OUT if count_seeds(found) else 'the figures show them.'}"]
+            [f"{say_diverged(**found['diverged'])}; {LEFT_OUT if count_seeds(found) else 'the figures show them.'}"]
             if "diverged" in found
             else []
         ),

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedjax_sel.config import write_value
 from fedjax_sel.report.figures import COLOURS
-from fedjax_sel.report.sweeps import combine_seeds, format_value
+from fedjax_sel.report.sweeps import combine_seeds
 
 MOST_LINES = 8
 """The most lines in a panel; if there are more combinations of the other axes, their mean is drawn."""
@@ -44,7 +45,7 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
             if f"best_{name}" in at:
                 ax.plot(places, at[f"best_{name}"], color=COLOURS[i], linestyle="--", linewidth=1, alpha=0.7)
         ax.set_xlim(-0.5, len(values) - 0.5)
-        ax.set_xticks(np.arange(len(values)), [format_value(value) for value in values])
+        ax.set_xticks(np.arange(len(values)), [write_value(value) for value in values])
         ax.set(xlabel=axis, ylabel=name if axis == axes[0] else "")
         ax.grid(alpha=0.25)
         if others:
@@ -66,7 +67,7 @@ def group_lines(rows: pd.DataFrame, axis: str, others: list[str]) -> list[tuple[
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
-    known: list[tuple[str, Any]] = [(", ".join(map(format_value, key)), of) for key, of in groups]
+    known: list[tuple[str, Any]] = [(", ".join(map(write_value, key)), of) for key, of in groups]
     if len(known) <= MOST_LINES:
         return known
     finite: Any = rows[rows[f"final_{name_quality(rows)}"].notna()]
@@ -95,8 +96,8 @@ def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
             fontsize=8,
             color="black" if value > middle or np.isnan(value) else "white",
         )
-    ax.set_xticks(range(at.shape[1]), [format_value(value) for value in at.columns])
-    ax.set_yticks(range(at.shape[0]), [format_value(value) for value in at.index])
+    ax.set_xticks(range(at.shape[1]), [write_value(value) for value in at.columns])
+    ax.set_yticks(range(at.shape[0]), [write_value(value) for value in at.index])
     ax.set(xlabel=x, ylabel=y)
     figure.colorbar(image, label=f"mean final {name_quality(rows)}")
     return figure

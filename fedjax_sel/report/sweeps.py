@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 from jaxtyping import Int
 from rich.table import Table
 
+from fedjax_sel.config import write_value
 from fedjax_sel.engine.history import FAULT, History
 from fedjax_sel.report.markdown import table as markdown
 from fedjax_sel.report.quantities import COSTS, format_count
@@ -40,7 +40,7 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
     for key in axes:
         given = [row[key] for row in rows]  # a table would turn None into NaN
         if not all(map(is_number, given)) or len(set(map(type, given))) > 1:  # one client, 1, and all clients, 1.0
-            out[key] = [format_value(value) for value in given]
+            out[key] = [write_value(value) for value in given]
     for name in ("left_out", "idle", "faults"):
         if name in out:  # only runs with a nonzero count have the column
             out[name] = out[name].fillna(0.0)
@@ -56,15 +56,6 @@ def count_faults(history: History) -> Int[np.ndarray, "R"]:
 def is_number(value: Any) -> bool:
     """Returns whether a value is a number; booleans are not."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def format_value(value: Any) -> str:
-    """Returns a value as a configuration file writes it.
-
-    >>> format_value(0.05), format_value("entropy"), format_value(None), format_value([32]), format_value(float("inf"))
-    ('0.05', 'entropy', 'null', '[32]', '.inf')
-    """
-    return value if isinstance(value, str) else json.dumps(value).replace("Infinity", ".inf")
 
 
 TIMED = ("seconds", "joules")
@@ -117,7 +108,7 @@ def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], li
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
         accuracy = [format_spread(row, name) for name in shown]
         marks = {"diverged": diverged, "faults": f"{row['faults']:,}" if row.get("faults") else "–"}
-        rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, *(marks[name] for name in marked)])
+        rows.append([*(write_value(row[key]) for key in axes), *accuracy, *spent, *(marks[name] for name in marked)])
     return [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", *timed, *marked], rows
 
 

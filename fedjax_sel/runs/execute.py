@@ -38,11 +38,10 @@ def execute(
     figures: bool = True,
     keep_checkpoints: bool = True,
     keep_variables: bool = False,
-    more_follow: bool = False,
     announce: bool = True,
     console: Console | None = None,
     say: Say | None = None,
-    kept_in: Path | None = None,
+    one_of: Path | None = None,
 ) -> History:
     """Returns the history of the run in a folder, which is read if the run is finished, else executed and saved.
 
@@ -59,12 +58,11 @@ def execute(
       figures: whether to draw figures and write the report.
       keep_checkpoints: whether to keep the checkpoints when the run is finished.
       keep_variables: whether to write the final model of the first seed, for other runs to start from.
-      more_follow: whether other runs follow; if so, a signal in the last chunk also ends the program, after the run is
-        saved.
       announce: whether to print device, layout and memory when the run begins.
       console: where to show progress; None: the first process's standard output.
       say: called with lines that the user should see; None: prints them to standard error.
-      kept_in: the folder that a stopped run reports as the place where it is kept; None: `place`.
+      one_of: the folder of several runs, of which this is one: a stopped run names it as the place where it is kept,
+        and a signal in the last chunk also ends the program, after the run is saved; None: the run is alone.
 
     Raises:
       FolderError: the folder holds something else, or another process uses it.
@@ -78,7 +76,7 @@ def execute(
     console = console or Console(quiet=not is_first())
     say = say or say_on_stderr()
     run = build(config, begin) if run is None else run
-    rounds, kept_in = run.experiment.rounds, kept_in or place
+    rounds, kept_in = run.experiment.rounds, one_of or place
     points = None if debug else Checkpoints(place / layout.CHECKPOINTS, say=say)
     with (
         FolderLock(place, config) as lock,
@@ -99,7 +97,7 @@ def execute(
             if points is not None and not keep_checkpoints:
                 points.clear()
         wait_for_all()  # longer than JAX waits for the other processes when one exits
-        if more_follow:
+        if one_of is not None:
             exit_if_stopped(stopper, say, "after this run", kept_in)
     return history
 

@@ -43,8 +43,9 @@ MOST_DEVICES = 64
 
 
 def use_cores(count: int | None = None) -> None:
-    """Lets JAX see a CPU as `count` devices; None, or more than `MOST_DEVICES`: as many as it has cores.
+    """Lets JAX see a CPU as `count` devices.
 
+    None, or more than both `MOST_DEVICES` and its number of cores: as many as it has cores.
     Nothing changes if JAX is initialised, if the number of devices is already chosen, or in one of several processes.
     """
     chosen = (

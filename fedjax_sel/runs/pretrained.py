@@ -57,8 +57,11 @@ def list_files(place: str | Path) -> list[Path]:
 def digest_folder(place: str | Path) -> dict[str, str]:
     """Returns the digest, by path, of what `load` reads from a run's newest checkpoint or an Orbax folder.
 
-    It is a digest of the numbers: a run that was made again has the same. Empty for anything else, and for what cannot
-    be read.
+    It is a digest of the numbers: a run that was made again has the same. Empty for anything else, and for what is
+    damaged.
+
+    Raises:
+      OSError: it cannot be read now.
     """
     path = locate(Path(place).expanduser())
     if str(place) in list_shipped() or path.is_file():
@@ -72,7 +75,7 @@ def digest_folder(place: str | Path) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def digest_variables(place: str, time: int) -> str | None:
-    """Returns the digest of the variables at a place that was last written at `time`; None: they cannot be read."""
+    """Returns the digest of the variables at a place that was last written at `time`; None: none, or damaged ones."""
     try:
         arrays = formats.flatten(load(place))
     except (FileNotFoundError, ValueError):
@@ -96,6 +99,7 @@ def load(place: str | Path) -> Variables:
     Raises:
       FileNotFoundError: none of these exists.
       ValueError: it cannot be read, holds no variables, or is both a name and a path.
+      OSError: the system cannot read it now.
     """
     shipped, name, place = list_shipped(), str(place), Path(place).expanduser()
     if name in shipped:

@@ -29,7 +29,7 @@ from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.resnet import ResNet
 from fedjax_sel.protocols import Signals
 from fedjax_sel.signals import Loss, Sketch, UpdateNorm
-from fedjax_sel.types import Batch
+from fedjax_sel.types import Batch, Cohort, Plan
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 M, N = 3, 6
@@ -92,6 +92,9 @@ def test_one_client_moves_the_average_by_no_more_than_the_clip_over_m(clients, a
     huge = rule.receive(jax.tree.map(lambda leaf: 1e6 * leaf, alone[0]))
     assert np.linalg.norm(flat(huge)) == pytest.approx(0.1, rel=1e-5)
     np.testing.assert_array_equal(flat(rule.receive(jax.tree.map(jnp.zeros_like, huge))), 0)
+    one = Cohort(jnp.array([4, 1, -1]), jnp.array([True, False, False]), jnp.array([5.0, 2.0, 9.0]))
+    none = jnp.zeros(M, int)
+    np.testing.assert_allclose(rule.weights(one, none, Plan(none, none, jnp.zeros(M))), [1 / M, 0, 0], rtol=1e-6)
 
 
 def test_the_sum_is_divided_by_the_expected_number_of_members(clients, alone):

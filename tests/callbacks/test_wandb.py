@@ -4,6 +4,7 @@ import json
 import struct
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -117,6 +118,52 @@ def test_online_the_rounds_that_are_there_are_not_sent_again(monkeypatch, small,
     small.run(tmp_path / "run", {"wandb": {"mode": "online"}})
     assert [(given["mode"], given["resume"]) for given in begun] == [("online", "allow")] * 4
     assert [given["id"] for given in begun[:2]] == [given["id"] for given in begun[2:]]
+
+
+def test_a_run_after_an_interrupted_one_is_logged_whole_and_to_its_own_runs(monkeypatch, small, tmp_path):
+    """Nobody tells a callback of an interruption, so the next run finds what the interrupted one left."""
+    import wandb
+
+    logged = []
+
+    class Run:
+        starting_step = 0
+
+        def __init__(self, seed):
+            self.seed = seed
+
+        def define_metric(self, *_, **__):
+            pass
+
+        def log(self, found, step):
+            logged.append((self.seed, step))
+
+        def finish(self):
+            pass
+
+    def begin(*, config, **_):
+        begun.append(config["seed"])
+        if begun == failing:
+            raise wandb.Error("no space")
+        return Run(len(begun))
+
+    def interrupt(history):
+        raise small.Killed
+
+    monkeypatch.setattr(wandb, "init", begin)
+    callback, begun, failing = WandB(folder=tmp_path), [], []
+    with pytest.raises(small.Killed):
+        small.simulate(3, [callback, interrupt])
+    logged.clear()
+    small.simulate(3, [callback])
+    assert begun == [0, 0]
+    assert logged == [(2, 1), (2, 2), (2, 3)]
+    begun, failing = [], [0, 1]
+    history = SimpleNamespace(seeds=(0, 1), rounds=0, about={})
+    with pytest.raises(ValueError, match="no space"):
+        callback.on_train_begin(history)
+    callback.on_train_begin(history)
+    assert [run.seed for run in callback._runs] == [3, 4]
 
 
 def test_disabled_does_nothing(small, tmp_path):

@@ -40,10 +40,15 @@ def members(cohort):
     return np.asarray(cohort.client)[np.asarray(cohort.mask)].tolist()
 
 
+@jax.jit
+def select_for(keys, selector, state, ctx, before):
+    """One program for all selectors that differ in numbers alone."""
+    return jax.vmap(lambda key: selector.select(key, state, ctx, **before))(keys)
+
+
 def many(selector, state, ctx, draws, **before):
     """Cohorts of `draws` keys."""
-    draw = jax.jit(jax.vmap(lambda key: selector.select(key, state, ctx, **before)))
-    return draw(jax.random.split(KEY, draws))
+    return select_for(jax.random.split(KEY, draws), selector, state, ctx, before)
 
 
 def inclusion(cohorts, n):

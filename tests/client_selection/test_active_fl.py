@@ -13,6 +13,7 @@ from scipy import stats
 from fedjax_sel.client_selection.active_fl import NEVER, ActiveFL
 from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
+from tests.client_selection.rounds import select_for
 
 HOST = Host(None, None, None)
 """Of selectors that do not look at it."""
@@ -35,9 +36,9 @@ def context(n, m, available=None, size=None):
 
 def cohorts(selector, state, ctx, times, key=KEY):
     """Clients of many draws, slot by slot."""
-    state = jnp.asarray(state, jnp.float32)
-    draw = jax.jit(jax.vmap(lambda key: selector.select(key, state, ctx).client))
-    return np.asarray(draw(jax.random.split(key, times)))
+    return np.asarray(
+        select_for(jax.random.split(key, times), selector, jnp.asarray(state, jnp.float32), ctx, {}).client
+    )
 
 
 def frequencies(clients, n):

@@ -251,10 +251,12 @@ def test_the_oracle_pays_for_label_counts_and_similarity_pays_nothing(blobs):
     federation = fs.Federation(blobs, fs.partition.Dirichlet(clients=9, alpha=0.3))
     task = fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs)
     for by, paid in (("oracle", 4 * 3 * 9), ("size", 0), ("similarity", 0)):
-        one = fs.Experiment(task, client_selection=ClusteredSampling(by=by), cohort_size=3, rounds=3)
+        selector = ClusteredSampling(by=by, sketch=5)
+        one = fs.Experiment(task, client_selection=selector, cohort_size=3, rounds=3)
         history = fs.simulate(one, federation, seeds=2)
         assert history["selection_bytes_up"].sum(1).tolist() == [paid] * 2
         assert np.isfinite(history["accuracy"]).all()
+    assert selector.signals().after == {"sketch": fs.signals.Sketch(5)}
 
 
 @pytest.mark.parametrize(

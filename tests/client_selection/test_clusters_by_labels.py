@@ -28,6 +28,20 @@ def test_clients_with_like_labels_share_a_cluster_and_one_like_nobody_has_its_ow
     assert set(cluster.tolist()) == {0, 1, 2, 3}
 
 
+def test_selectors_cluster_by_the_distances_that_they_are_given():
+    """The two distances of HACCS form different clusters of these counts."""
+    counts, found = np.random.default_rng(0).integers(0, 20, (8, 3)) + np.eye(8, 3, dtype=int), []
+    for distance, named in (("euclidean", "code"), ("hellinger", "hellinger")):
+        ctx = context(counts.sum(1), 2, seconds=np.arange(1, 9))
+        got = HACCS(distance=named).init(KEY, ctx, HOST, label_counts=jnp.asarray(counts)).cluster
+        np.testing.assert_array_equal(got, cluster_labels(counts, 0.25, distance))
+        found.append(partition_of(got))
+    assert found[0] != found[1]
+    for eps, clusters in ((0.3, 4), (1e-6, 7)):  # 0 and 1 have the same shares
+        got = FedLECC(eps=eps).init(KEY, context(COUNTS.sum(1), 2), HOST, label_counts=jnp.asarray(COUNTS))
+        assert len(partition_of(got)) == clusters
+
+
 @pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0])
 def test_at_their_defaults_haccs_and_fed_lecc_form_clusters_of_a_hundred_clients(alpha):
     """Most clients share a cluster with others, at least for the classes of `fashion_mnist` and like data."""

@@ -19,7 +19,7 @@ from fedjax_sel.protocols import ClientSelector, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.double_greedy import double_greedy
 from fedjax_sel.signals.shapley import average_orders, exact, sample_orders
-from fedjax_sel.types import Updates
+from fedjax_sel.types import Batch, Updates
 from tests.client_selection.rounds import HOST, KEY, cohort, context, inclusion, many, members
 
 
@@ -101,9 +101,10 @@ class Listener(ClientSelector):
     """Random clients, of whose updates it passes on what it hears."""
 
     heard: Heard = static()
+    method: str = static(default="exact")
 
     def signals(self):
-        return Signals(after=[signals.Shapley(), signals.ValidationLoss()])
+        return Signals(after=[signals.Shapley(self.method), signals.ValidationLoss()])
 
     def select(self, key, state, ctx):
         one = uniform_m(key, ctx.available, ctx.m)
@@ -131,12 +132,19 @@ def run(blobs, selector, slots=4, rounds=5, aggregation=None, seeds=1, layout=No
     return simulate(experiment, federation, seeds=seeds, **({"layout": layout} if layout else {}))
 
 
-@pytest.mark.parametrize("layout", [None, Layout(clients=1, seeds="scan")], ids=["vmap", "scan"])
-@pytest.mark.parametrize("weighting", ["client", "size"])
-def test_values_of_a_round_sum_to_the_fall_of_the_validation_loss(blobs, weighting, layout):
+@pytest.mark.parametrize(
+    ("method", "weighting", "layout"),
+    [
+        ("exact", "client", None),
+        ("exact", "size", Layout(clients=1, seeds="scan")),
+        ("gtg", "size", None),
+    ],
+    ids=["exact", "exact, scan", "gtg"],
+)
+def test_values_of_a_round_sum_to_the_fall_of_the_validation_loss(blobs, method, weighting, layout):
     """v(all) is of the merged model, v(∅) of the one before; an empty slot is a null player."""
     heard = Heard()
-    run(blobs, Listener(heard), aggregation=Mean(weighting), layout=layout)
+    run(blobs, Listener(heard, method), aggregation=Mean(weighting), layout=layout)
     jax.effects_barrier()
     heard.sort(key=lambda one: one[0])
     assert [t for t, *_ in heard] == list(range(5))
@@ -183,10 +191,11 @@ def test_other_memories_and_rules_by_hand():
         assert members(GreedyShapley(beta=beta, rule="ucb").select(KEY, both, ctx)) == [best]
 
 
-def double_greedy_by_hand(table, m, coins):
-    """The source's search with sets; a coin below the chance keeps."""
-    kept, left = 0, 2**m - 1
-    for i in range(m):
+def double_greedy_by_hand(table, m, coins, there=None):
+    """The source's search with sets; a coin below the chance keeps. Players that are not there are left out."""
+    players = range(m) if there is None else np.flatnonzero(there)
+    kept, left = 0, sum(1 << int(i) for i in players)
+    for i in players:
         a, b = table[kept | 1 << i] - table[kept], table[left & ~(1 << i)] - table[left]
         up, down = max(a, 0), max(b, 0)
         keep = a >= b if coins is None else (coins[i] * (up + down) < up or up == down == 0)
@@ -215,6 +224,32 @@ def test_the_search_follows_the_rule(randomized):
     ]
 
 
+@pytest.mark.parametrize(("seed", "wanted"), [(11, [0, 1, 0, 1]), (59, [0, 0, 0, 1])])
+def test_the_search_goes_by_the_validation_loss_of_the_mean_model(seed, wanted):
+    """Weights do not count, and with a small reward, a model of larger loss is worth less than nobody."""
+    rng, reward = np.random.default_rng(seed), 2.0
+    x, y = rng.normal(size=(40, 2)).astype(np.float32), rng.integers(0, 3, 40)
+    w, delta, there = rng.normal(size=(3, 3)), 2 * rng.normal(size=(4, 3, 3)), np.array([1.0, 1, 0, 1])
+
+    def loss(w):
+        z = np.c_[x, np.ones(40)] @ w.T
+        return np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(40), y])
+
+    def variables(w):
+        return {"params": {"kernel": jnp.asarray(w[..., :2], jnp.float32), "bias": jnp.asarray(w[..., 2], jnp.float32)}}
+
+    table = [0.0]
+    for some in range(1, 16):
+        table.append(reward - loss(w + delta[[i for i in range(4) if some >> i & 1]].mean(0)))
+    updates = Updates(variables(w), variables(delta), jnp.asarray(there * [1, 2, 1, 3], jnp.float32))
+    task, batch = Task(LogisticRegression(classes=3)), Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(40, bool))
+    signal = signals.DoubleGreedy(reward, rule="deterministic", interval=2)
+    got = [signal.measure(KEY, jnp.int32(t), task, updates, batch).tolist() for t in (2, 3)]
+    assert got == [wanted, there.tolist()]
+    assert double_greedy_by_hand(table, 4, None, there) == wanted
+    assert min(table) < 0
+
+
 def test_filfl_filters_all_slots_and_then_selects_of_those_kept():
     selector, ctx = FilFL(members=2, interval=3), context(np.ones(8), 6)
     state = selector.init(KEY, ctx, HOST)
@@ -237,7 +272,9 @@ def test_filfl_filters_all_slots_and_then_selects_of_those_kept():
 
 
 def test_a_filtering_round_trains_all_and_merges_a_few(blobs):
-    history = run(blobs, FilFL(members=2, interval=3, rule="deterministic"), slots=6, rounds=7)
+    selector = FilFL(members=2, interval=3, rule="deterministic")
+    assert selector.signals().trained == {"kept": signals.DoubleGreedy(rule="deterministic", interval=3)}
+    history = run(blobs, selector, slots=6, rounds=7)
     model = 4 * 9
     np.testing.assert_array_equal(history["bytes_down"][0] / model >= 6, np.arange(7) % 3 == 0)
     np.testing.assert_array_equal(history["bytes_up"], history["bytes_down"])
@@ -245,6 +282,8 @@ def test_a_filtering_round_trains_all_and_merges_a_few(blobs):
 
 
 def test_shapley_runs_greedily_and_needs_validation_examples(blobs):
+    for method in ("exact", "gtg"):
+        assert GreedyShapley(method=method).signals().after == {"shapley": signals.Shapley(method)}
     history = run(blobs, GreedyShapley(method="gtg"), slots=3, rounds=8, seeds=2)
     first = history.selections[0][:5].ravel().tolist()
     assert len(set(first)) == 15

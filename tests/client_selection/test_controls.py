@@ -85,6 +85,11 @@ def test_cyclic_selects_from_one_group_a_round_and_from_each_once_a_cycle(kind, 
     assert sorted(np.bincount(group).tolist()) == [3, 3, 4, 4]
     if kind == "index":
         assert (np.diff(group) >= 0).all()
+    drawn = [selector.init(jax.random.key(k), ctx, HOST) for k in range(8)]
+    assert (len({tuple(one.group.tolist()) for one in drawn}) > 1) == (kind == "random")
+    begun = {tuple(one.order.tolist()) for one in drawn}
+    assert (len(begun) > 1) == (order == "shuffled")
+    assert all(sorted(one) == [0, 1, 2, 3] for one in begun)
     visited = [set(group[one]) for one in play(selector, ctx, 40)]
     assert all(len(one) == 1 for one in visited)
     cycles = [tuple(min(one) for one in visited[i : i + 4]) for i in range(0, 40, 4)]

@@ -9,7 +9,7 @@ import fedjax_sel as fs
 from fedjax_sel.client_selection._stale_chances import renew_chances
 from fedjax_sel.client_selection.delta import Delta
 from fedjax_sel.client_selection.fedis import FedIS
-from fedjax_sel.engine.contract import merge_duplicates
+from fedjax_sel.engine.cohort import merge_duplicates
 from fedjax_sel.protocols import Host
 from fedjax_sel.types import Cohort, Context
 
@@ -153,9 +153,7 @@ def test_a_member_that_did_not_come_back_keeps_its_chance_and_scores_of_0_change
 @pytest.mark.parametrize(
     ("selector", "asked", "numbers"),
     [
-        (Delta(), "members", 27 + 1),
         (Delta(sketch=6), "members", 6 + 1),
-        (Delta(gradients="all", sketch=6), "all", 6 + 1),
         (Delta(variant="code", sketch=6), "all", 6),
         (FedIS(), "members", 1),
         (FedIS(gradients="all"), "all", 1),
@@ -176,6 +174,14 @@ def test_only_members_are_asked_and_billed_unless_everybody_is(blobs, selector, 
     if asked == "members":
         np.testing.assert_array_equal(history["selection_bytes_down"], 0)  # they get the model anyway
     assert np.isfinite(history["loss"]).all()
+
+
+def test_gradients_are_those_that_were_asked_for():
+    before = Delta(batch_size=8).signals().before
+    assert before == {"gradient": fs.signals.Gradient(), "local": fs.signals.GradientNoise(8)}
+    everyone = Delta(gradients="all", sketch=6)
+    assert everyone.signals().before["gradient"] == fs.signals.Gradient(6)
+    assert everyone.candidates(KEYS[0], jnp.full(4, 0.25), context(4, 2)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel.client_selection.e3cs import E3CS
-from fedjax_sel.client_selection.uniform import Uniform
-from fedjax_sel.protocols import ClientSelector
-from fedjax_sel.types import Cohort
+from fedjax_sel.leaderboard.volatile import CHANCES, count_successes
 from tests.client_selection.rounds import HOST, KEY, cohort, context, inclusion, many, members
 
 
@@ -111,44 +109,12 @@ def test_inc_is_greedy_in_the_first_quarter_and_uniform_from_then_on():
         np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
-CHANCE = np.repeat([0.1, 0.3, 0.6, 0.9], 25)
-"""With which a client comes back: the source's four classes of volatility."""
-
-
-class Oracle(ClientSelector):
-    """Those who come back most often."""
-
-    def select(self, key, state, ctx):
-        client = jnp.arange(ctx.num_clients - ctx.m, ctx.num_clients, dtype=jnp.int32)
-        return Cohort(client, jnp.ones(ctx.m, bool), jnp.ones(ctx.m))
-
-
-def successes(selector, rounds, seeds=1):
-    """How many of 20 members come back in each of `rounds` rounds, in all, and how often each client is selected."""
-    ctx = context(np.ones(100), 20, rounds=rounds)
-
-    def step(carry, t):
-        state, key = carry
-        key, key_select, key_volatile = jax.random.split(key, 3)
-        now = ctx.replace(round=t)
-        one = selector.select(key_select, state, now)
-        back = jax.random.uniform(key_volatile, (100,)) < jnp.asarray(CHANCE)
-        one = one.replace(mask=one.mask & back[one.client])
-        return (selector.observe(key_select, state, now, one), key), (one.mask.sum(), one.client)
-
-    def run(key):
-        return jax.lax.scan(step, (selector.init(key, ctx, HOST), key), jnp.arange(rounds, dtype=jnp.int32))[1]
-
-    came_back, client = jax.jit(jax.vmap(run))(jax.random.split(KEY, seeds))
-    turns = np.stack([np.bincount(np.ravel(one), minlength=100) for one in np.asarray(client)])
-    return np.asarray(came_back).sum(1), turns
-
-
-def test_of_50_000_members_23_750_come_back_of_random_ones_and_45_000_of_the_best():
-    """20 · 2500 · (.1 + .3 + .6 + .9) / 4, and 20 · 2500 · .9."""
-    for selector, expected, variance in ((Uniform(), 23_750, 0.475 * 0.525), (Oracle(), 45_000, 0.09)):
-        (got,), _ = successes(selector, 2500)
-        assert abs(got - expected) < 4 * np.sqrt(50_000 * variance)
+@jax.jit
+def successes(selector, keys):
+    """How many of 20 members come back in 2500 rounds, in all, and how often each client is selected, by key."""
+    chance = jnp.repeat(jnp.asarray(CHANCES), 25)
+    state, everyone = jnp.zeros(100), jnp.ones(100, bool)
+    return jax.vmap(lambda key: count_successes(selector, state, key, chance, everyone))(keys)
 
 
 def test_it_finds_who_comes_back_and_fairness_trades_that_for_turns():
@@ -159,7 +125,7 @@ def test_it_finds_who_comes_back_and_fairness_trades_that_for_turns():
     expected = {0.0: (0.861, 0.227), 0.5: (0.680, 0.505), 0.8: (0.554, 0.839), "inc": (0.562, 0.858)}
     for fairness, (rate, jain) in expected.items():
         one = {"schedule": "inc"} if fairness == "inc" else {"fairness": fairness}
-        got, turns = successes(E3CS(draw="systematic", **one), 2500, seeds=6)
+        got, turns = map(np.asarray, successes(E3CS(draw="systematic", **one), jax.random.split(KEY, 6)))
         np.testing.assert_allclose(got.mean() / 50_000, rate, atol=0.03, err_msg=str(fairness))
         spread = turns.sum(1) ** 2 / (100 * (turns.astype(float) ** 2).sum(1))
         np.testing.assert_allclose(spread.mean(), jain, atol=0.03, err_msg=str(fairness))

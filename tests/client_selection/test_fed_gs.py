@@ -12,7 +12,7 @@ from fedjax_sel.client_selection.fed_gs import FedGS, FedGSState, exchange, grap
 from tests.client_selection.rounds import HOST, KEY, cohort, context, members
 
 
-def distances_by_hand(counts, epsilon=0.01, sigma=0.1, *, with_zero=False):
+def distances_by_hand(counts, epsilon, sigma, *, with_zero):
     n = len(counts)
     similar = np.array([[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in counts] for b in counts])
     pairs = similar[~np.eye(n, dtype=bool)]
@@ -34,8 +34,9 @@ def test_distances_are_shortest_paths_between_clients_with_like_labels(scale):
     for _ in range(5):
         counts = rng.integers(0, 20, (9, 4)) * (rng.random((9, 4)) < 0.6) + np.eye(9, 4, dtype=int)
         counts[:, 0] += counts.sum(1) == 0
-        got = FedGS(scale=scale).init(KEY, context(counts.sum(1), 3), HOST, label_counts=jnp.asarray(counts)).distance
-        expected = distances_by_hand(counts.astype(float), with_zero=scale == "code")
+        selector, ctx = FedGS(epsilon=0.4, sigma=0.5, scale=scale), context(counts.sum(1), 3)
+        got = selector.init(KEY, ctx, HOST, label_counts=jnp.asarray(counts)).distance
+        expected = distances_by_hand(counts.astype(float), 0.4, 0.5, with_zero=scale == "code")
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
 
 

@@ -256,7 +256,9 @@ class ByHand:
 def test_fedcor_is_its_rule_in_random_rounds():
     """What it is told in rounds in which it does not ask is rubbish here."""
     rng, n, m = np.random.default_rng(8), 12, 3
-    selector = FedCor(beta=0.8, gamma=0.9, noise=0.05, warm_up=4, interval=5, history=20, first_steps=5, steps=3)
+    selector = FedCor(
+        beta=0.8, gamma=0.9, noise=0.05, warm_up=4, interval=5, history=20, learning_rate=0.03, first_steps=5, steps=3
+    )
     size = rng.integers(5, 40, n)
     state, plain, happened = selector.init(KEY, context(n, m), HOST), ByHand(selector, n), Counter()
     select, observe = jax.jit(selector.select), jax.jit(selector.observe)

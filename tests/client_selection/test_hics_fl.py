@@ -29,7 +29,7 @@ def entropies(change, temperature):
     return -(p * np.log(p)).sum(1)
 
 
-def distances(change, temperature=0.0025, weight=10.0):
+def distances(change, temperature, weight):
     h, n = entropies(change, temperature), len(change)
     out = np.zeros((n, n))
     for u, v in itertools.permutations(range(n), 2):
@@ -42,13 +42,13 @@ def distances(change, temperature=0.0025, weight=10.0):
 def test_entropies_and_distances_are_those_of_loops():
     change = CHANGE.copy()
     change[2] = 0
-    entropy, distance = HiCSFL().describe(jnp.asarray(change, jnp.float32))
-    h = entropies(change, 0.0025)
+    entropy, distance = HiCSFL(temperature=0.004, entropy_weight=3.0).describe(jnp.asarray(change, jnp.float32))
+    h = entropies(change, 0.004)
     h[2] = np.delete(h, 2).mean()  # a client that never returned is as even as the others are on the mean, not log 3
     np.testing.assert_allclose(entropy, h, rtol=1e-4)
-    apart = 10 * np.abs(h[:, None] - h[None])
-    old = 10 * np.abs(np.subtract.outer(entropies(change, 0.0025), entropies(change, 0.0025)))
-    np.testing.assert_allclose(distance, distances(change) - old + apart, rtol=1e-3, atol=1e-3)
+    apart = 3 * np.abs(h[:, None] - h[None])
+    old = 3 * np.abs(np.subtract.outer(entropies(change, 0.004), entropies(change, 0.004)))
+    np.testing.assert_allclose(distance, distances(change, 0.004, 3.0) - old + apart, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("ward_on", ["distances", "rows"])
@@ -58,7 +58,7 @@ def test_sequences_of_draws_have_the_chances_of_the_rule(ward_on, in_cluster):
 
     By Algorithm 1 a client drawn again is drawn anew, with its cluster; in the authors' code it is not in its cluster.
     """
-    d = distances(CHANGE)
+    d = distances(CHANGE, 0.0025, 10.0)
     cluster = fcluster(linkage(pdist(d) if ward_on == "rows" else squareform(d, checks=False), "ward"), 3, "maxclust")
     h = entropies(CHANGE, 0.0025)
     mean = {c: h[cluster == c].mean() for c in set(cluster)}
@@ -67,14 +67,14 @@ def test_sequences_of_draws_have_the_chances_of_the_rule(ward_on, in_cluster):
     def chances(taken):
         left = np.array([i not in taken for i in range(7)])
         counted = np.ones(7, bool) if in_cluster == "size" else left
-        pi = {c: np.exp(4 * (1 - 5 / 20) * mean[c]) for c in set(cluster[left])}
+        pi = {c: np.exp(2 * (1 - 5 / 20) * mean[c]) for c in set(cluster[left])}
         drawn = np.zeros(7)
         for i in np.flatnonzero(left):
             drawn[i] = pi[cluster[i]] * size[i] / size[counted & (cluster == cluster[i])].sum()
         return drawn / drawn.sum()
 
     state = HiCSFLState(jnp.asarray(CHANGE, jnp.float32), jnp.ones(7, bool))
-    selector = HiCSFL(clusters=3, ward_on=ward_on, in_cluster=in_cluster)
+    selector = HiCSFL(gamma=2.0, clusters=3, ward_on=ward_on, in_cluster=in_cluster)
     draws = 40_000
     draw = jax.jit(jax.vmap(lambda key: selector.select(key, state, context(2, 5)).client))
     client = np.asarray(draw(jax.random.split(jax.random.key(0), draws)))
@@ -129,17 +129,18 @@ def test_only_those_available_are_drawn_from_their_clusters():
 
 def test_it_runs_and_costs_the_clients_nothing(blobs):
     federation = fs.Federation(blobs, fs.partition.Dirichlet(clients=10, alpha=0.2))
-    for signature in ("bias", "weights"):
-        one = fs.Experiment(
-            fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs),
-            client_selection=HiCSFL(signature=signature),
-            cohort_size=3,
-            rounds=8,
-        )
-        history = fs.simulate(one, federation, seeds=2)
-        np.testing.assert_array_equal(history["selection_bytes_up"], 0)
-        assert np.isfinite(history["loss"]).all()
-        assert all(len(set(cohort)) == 3 for run in history.selections for cohort in run.tolist())
+    one = fs.Experiment(
+        fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs),
+        client_selection=HiCSFL(),
+        cohort_size=3,
+        rounds=8,
+    )
+    history = fs.simulate(one, federation, seeds=2)
+    np.testing.assert_array_equal(history["selection_bytes_up"], 0)
+    assert np.isfinite(history["loss"]).all()
+    assert all(len(set(cohort)) == 3 for run in history.selections for cohort in run.tolist())
+    asked = HiCSFL(signature="weights", layer="Dense_1").signals().after
+    assert asked == {"output_update": fs.signals.OutputUpdate("weights", "Dense_1")}
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from fedjax_sel.client_selection.k_vib import KVib
 from fedjax_sel.client_selection.md import MD
 from fedjax_sel.client_selection.optimal_sampling import OptimalSampling
 from fedjax_sel.client_selection.uniform import Uniform
-from fedjax_sel.engine.contract import merge_duplicates
-from fedjax_sel.types import Context
+from fedjax_sel.engine.cohort import merge_duplicates
+from fedjax_sel.types import Cohort, Context
+from tests.quadratic import TASK, clients, gradient, weights_of
 
 KEYS = jax.random.split(jax.random.key(0), 40_000)
 N, M = 12, 4
@@ -150,35 +151,41 @@ def test_weights_of_nothing_are_nothing():
         assert cohort.weight.tolist() == [0] * M
 
 
-def test_with_the_cohorts_weights_the_model_moves_by_their_sum(blobs):
-    """One round from zero: the new model is `Σ weight_i Δ_i`; the same with weights normalised, for MD."""
-    federation = fs.Federation(blobs, fs.partition.Dirichlet(clients=N, alpha=1.0))
-    accuracy = {}
-    for weighting in ("cohort", "client"):
-        one = fs.Experiment(
-            fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs),
-            client_selection=MD(),
-            aggregation=fs.aggregation.Mean(weighting),
-            cohort_size=M,
-            rounds=4,
-        )
-        history = fs.simulate(one, federation, seeds=2)
-        accuracy[weighting] = history["loss"]
-        np.testing.assert_array_equal(history["selection_bytes_up"], 0)
-    np.testing.assert_allclose(accuracy["cohort"], accuracy["client"], rtol=1e-4)
+class Weighs(fs.ClientSelector):
+    """Three clients, whose weights do not sum to 1."""
+
+    def select(self, key, state, ctx):
+        return Cohort(jnp.array([4, 1, 2]), jnp.ones(3, bool), jnp.array([0.5, 2.0, 0.25]))
 
 
-@pytest.mark.parametrize("noise", [False, True])
-def test_importance_is_billed_a_pass_and_a_number_of_everybody(blobs, noise):
+def test_with_the_cohorts_weights_the_model_moves_by_their_sum():
+    """One round from zero: the new model is `Σ weight_i Δ_i`."""
+    one = fs.Experiment(
+        TASK,
+        client_selection=Weighs(),
+        local_training=fs.local_training.SGD(0.1, batch_size=None, steps=1),
+        aggregation=Mean("cohort"),
+        cohort_size=3,
+        rounds=1,
+    )
+    wanted = sum(-0.1 * weight * gradient(np.zeros(2), i) for i, weight in ((4, 0.5), (1, 2.0), (2, 0.25)))
+    np.testing.assert_allclose(weights_of(fs.simulate(one, clients())), wanted, rtol=1e-5)
+
+
+def test_importance_is_billed_a_pass_and_a_number_of_everybody(blobs):
+    noise = Importance(noise=True, batch_size=8).signals().before
+    assert noise == {"gradient_norm": fs.signals.GradientNoise(8, around="zero")}
     one = fs.Experiment(
         fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs),
-        client_selection=Importance(noise=noise, batch_size=8),
+        client_selection=Importance(),
         aggregation=fs.aggregation.Mean("cohort"),
         cohort_size=M,
         rounds=3,
     )
     history = fs.simulate(one, fs.Federation(blobs, fs.partition.Dirichlet(clients=N, alpha=1.0)), seeds=2)
     np.testing.assert_array_equal(history["selection_bytes_up"], 4 * N)
+    of_an_example = (1 + one.task.backward(blobs.x)) * one.task.flops(blobs.x)
+    np.testing.assert_allclose(history["selection_flops"], of_an_example * len(blobs.x), rtol=1e-6)
     assert np.isfinite(history["loss"]).all()
 
 

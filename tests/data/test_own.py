@@ -97,14 +97,14 @@ def test_a_run_on_ones_own_arrays():
             [(np.zeros((2, 3)), [0, 1]), (np.zeros((2, 4)), [0, 1])],
             r"client 1 have shape \(4,\), those of client 0 \(3,\)",
         ),
-        ([(np.zeros((2, 3)), [0.5, 1])], "label"),
+        ([(np.zeros((2, 3)), [0.5, 1])], "own: training labels are float64, not integers"),
         (
             [(np.zeros((2, 3), np.uint8), [0, 1]), (np.zeros((2, 3)), [0, 1])],
             "client 1 are float64, those of client 0 uint8; examples must be alike",
         ),
         ([(np.ma.masked_equal(np.eye(2), 1), [0, 1])], "examples of client 0 are masked in places"),
         ([(np.eye(2), np.ma.masked_equal([0, 9], 9))], "labels of client 0 are masked in places"),
-        ([(np.full((2, 3), np.nan), [0, 1])], "NaN|finite"),
+        ([(np.full((2, 3), np.nan), [0, 1])], "own: training: 2 of 2 examples hold NaN"),
     ],
     ids=str,
 )

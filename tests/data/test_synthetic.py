@@ -55,6 +55,16 @@ def test_test_examples_are_the_clients_own():
     np.testing.assert_allclose(np.bincount(data.y, minlength=10), np.bincount(data.test_y, minlength=10), atol=160)
 
 
+def test_test_and_validation_examples_are_of_the_clients_in_proportion_to_their_sizes():
+    """At β = 50 clients lie far apart, so that an example is of the client whose inputs' mean is nearest."""
+    data = synthetic(0, 50, 2, clients=5, num_examples=2000, num_test_examples=500, num_validation_examples=300)
+    middle = np.array([data.x[data.owner == client].mean() for client in range(5)])
+    law = np.random.default_rng((0x5E17, 2)).lognormal(4, 2, 5).astype(int) + 50
+    for x in (data.test_x, data.validation_x):
+        client = np.abs(x.mean(1)[:, None] - middle).argmin(1)
+        np.testing.assert_allclose(np.bincount(client, minlength=5), len(x) * law / law.sum(), atol=1)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -113,7 +113,7 @@ def pursue(g, b, steps, ridge):
 def test_grad_match_matches_the_gradient_of_each_class_but_the_smallest(target, weighting):
     server = RNG.normal(size=(CLASSES, CLASSES)).astype(np.float32)
     weight = choose(
-        GradMatch(fraction=0.3, target=target, weighting=weighting, tolerance=0.0),
+        GradMatch(fraction=0.3, target=target, weighting=weighting, ridge=0.2, tolerance=0.0),
         turn(validation={"gradient": jnp.asarray(server)}),
     )
     matched = np.full(L, np.nan)
@@ -122,7 +122,7 @@ def test_grad_match_matches_the_gradient_of_each_class_but_the_smallest(target, 
         g, b = POINT[own].astype(float), POINT[own].sum(0) if target == "client" else len(own) * server[c]
         if weighting == "clamped":  # the mean, on the class's own row
             g, b = g[:, [c]], b[[c]] / len(own)
-        for j, w in pursue(g, b.astype(float), budgets(8)[c], 0.5).items():
+        for j, w in pursue(g, b.astype(float), budgets(8)[c], 0.2).items():
             matched[own[j]] = w
     known = ~np.isnan(matched)
     assert known.sum() == 8, "as many as are wanted: nothing is filled up"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Federation, Task, dataset, partition
+from fedjax_sel import Federation, Task, dataset, partition, signals
 from fedjax_sel.data_selection.fed_sampling import FedSampling, answer_at_random
 from fedjax_sel.data_selection.importance import Importance, draw_examples, mix_chances, weigh_draws
 from fedjax_sel.models.logistic import LogisticRegression
@@ -48,11 +48,17 @@ def test_draws_have_their_chances_and_a_selection_is_what_its_draws_weigh():
     drawn = np.asarray(jax.vmap(lambda key: draw_examples(key, q))(KEYS)).ravel()
     np.testing.assert_allclose(np.bincount(drawn, minlength=5) / len(drawn), q, atol=4e-3)
     weight = np.asarray(jax.vmap(lambda key: Importance(0.5).select(key, (), VALID, bound=BOUND))(KEYS))
+    once = jax.vmap(lambda key: Importance(0.25, uniform=0.3).select(key, (), VALID, bound=BOUND) > 0)(KEYS)
+    np.testing.assert_allclose(once.mean(0), mix_chances(BOUND, VALID, 0.3), atol=0.016)
     different = (weight > 0).sum(1, keepdims=True)
     assert set(different.ravel()) == {1, 2}, "two draws of four examples"
     each = weight @ GRADIENT / different
     error = each.mean(0) - GRADIENT[:4].mean(0)
     assert (np.abs(error) < 4 * each.std(0) / np.sqrt(len(KEYS))).all()
+
+
+def test_the_bound_is_the_one_that_was_asked_for():
+    assert Importance(bound="last_layer").signals() == {"bound": signals.GraNd()}
 
 
 def test_an_example_without_a_chance_is_not_drawn_where_sums_in_32_bits_do_not_rise(monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulate
+from fedjax_sel.data_selection import tuor
 from fedjax_sel.data_selection.tuor import Tuor, find_threshold
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
@@ -55,12 +56,17 @@ def noisy():
     return replace(data, y=np.where(wrong, 1 - truth, truth)), wrong
 
 
+def prepared(data, model=None):
+    """A host of six clients, and the context before round 0."""
+    drawn, task = Federation(data, partition.Iid(clients=6)).draw(0), Task.on(model or LogisticRegression(2), data)
+    ctx = Context(jnp.int32(0), jnp.int32(1), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
+    return Host(task, drawn, task.init(jax.random.key(0), data.x), SGD(batch_size=8)), ctx
+
+
 def test_mislabelled_examples_are_left_out_and_it_is_billed_once(noisy):
     data, wrong = noisy
-    federation = Federation(data, partition.Iid(clients=6))
-    drawn, task = federation.draw(0), Task.on(LogisticRegression(classes=2), data)
-    ctx = Context(jnp.int32(0), jnp.int32(1), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
-    host = Host(task, drawn, task.init(jax.random.key(0), data.x), SGD(batch_size=8))
+    host, ctx = prepared(data)
+    drawn, task = host.data, host.task
     ready = Tuor().prepare(jax.random.key(1), ctx, host)
     index, valid = jax.vmap(jax.tree.map(jnp.asarray, drawn).examples_of)(jnp.arange(6))
     keep, index, valid = np.asarray(ready.clients), np.asarray(index), np.asarray(valid)
@@ -68,17 +74,46 @@ def test_mislabelled_examples_are_left_out_and_it_is_billed_once(noisy):
     assert keep[valid & wrong[index]].mean() < 0.1
     assert not keep[~valid].any()
     experiment = Experiment(task, data_selection=Tuor(), local_training=SGD(batch_size=8), cohort_size=2, rounds=3)
-    history = simulate(experiment, federation, seeds=[0])
+    history = simulate(experiment, Federation(data, partition.Iid(clients=6)), seeds=[0])
     n, model = len(data.x), 4 * task.parameters(data.x)
     assert history["selection_flops"][0].tolist() == [n * task.flops(data.x), 0, 0]
     assert history["selection_bytes_down"][0].tolist() == [6 * (model + 4), 0, 0]
     assert history["selection_bytes_up"][0].tolist() == [4 * n, 0, 0]
-    drawn = federation.draw(0)
-    ctx = Context(jnp.int32(0), jnp.int32(3), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
-    host = Host(task, drawn, task.init(jax.random.key(0), data.x), SGD(batch_size=8))
-    sent = Tuor().prepare(jax.random.key(1), ctx, host).cost.up
-    np.testing.assert_array_equal(sent, 4 * drawn.num_examples, "a loss for each example of one's own")
+    np.testing.assert_array_equal(ready.cost.up, 4 * drawn.num_examples, "a loss for each example of one's own")
     assert history["accuracy"][0, -1] > 0.95
+
+
+def test_the_threshold_is_of_the_share_that_is_held_out(noisy, monkeypatch):
+    """The benchmark model is trained on the other validation examples, and on none of these."""
+    find, train, seen = tuor.find_threshold, Tuor.train, {}
+
+    def note_find(losses, clean, counts, candidates):
+        seen.update(held_out=np.asarray(counts), candidates=candidates)
+        return find(losses, clean, counts, candidates)
+
+    def note_train(self, key, host, trained_on):
+        seen.update(trained_on=np.asarray(trained_on), passes=self.passes)
+        return train(self, key, host, trained_on)
+
+    monkeypatch.setattr(tuor, "find_threshold", note_find)
+    monkeypatch.setattr(Tuor, "train", note_train)
+    host, ctx = prepared(noisy[0])
+    Tuor(held_out=0.25, passes=1, candidates=7).prepare(jax.random.key(1), ctx, host)
+    assert seen["held_out"].sum() == round(0.25 * len(host.data.validation_y))
+    np.testing.assert_array_equal(seen["trained_on"], ~seen["held_out"])
+    assert (seen["candidates"], seen["passes"]) == (7, 1)
+
+
+def test_the_benchmark_model_is_trained_for_its_passes(noisy):
+    """Two passes over all examples at once are one, and one that begins with its model."""
+    host = replace(prepared(noisy[0])[0], trainer=SGD(batch_size=None))
+    key, on = jax.random.key(1), jnp.arange(len(host.data.validation_y)) % 2 == 0
+    one = Tuor(passes=1).train(key, host, on)
+    again = Tuor(passes=1).train(key, replace(host, variables=one), on)
+    twice = Tuor(passes=2).train(key, host, on)
+    for two, both in zip(*map(jax.tree.leaves, (again, twice)), strict=True):
+        np.testing.assert_allclose(two, both, rtol=1e-4)
+    assert not np.allclose(jax.tree.leaves(one)[0], jax.tree.leaves(twice)[0], rtol=0.1)
 
 
 def test_without_validation_examples_it_says_what_it_needs():
@@ -90,10 +125,7 @@ def test_without_validation_examples_it_says_what_it_needs():
 
 def test_the_benchmark_model_is_billed_whole_also_its_personal_parts(noisy):
     data, _ = noisy
-    drawn, task = Federation(data, partition.Iid(clients=6)).draw(0), Task.on(MLP(2, hidden=(3,)), data)
-    ctx = Context(jnp.int32(0), jnp.int32(1), jnp.asarray(drawn.num_examples), jnp.ones(6, bool), cohort_size=2)
-    costs = []
-    for each in (task, task.replace(personal=("Dense_1",))):
-        host = Host(each, drawn, each.init(jax.random.key(0), data.x), SGD(batch_size=8))
-        costs.append(Tuor().prepare(jax.random.key(1), ctx, host).cost.down)
-    assert costs == [4 * (task.parameters(data.x) + 1)] * 2
+    host, ctx = prepared(data, MLP(2, hidden=(3,)))
+    personal = replace(host, task=host.task.replace(personal=("Dense_1",)))
+    costs = [Tuor(passes=1).prepare(jax.random.key(1), ctx, each).cost.down for each in (host, personal)]
+    assert costs == [4 * (host.task.parameters(data.x) + 1)] * 2

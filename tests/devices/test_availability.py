@@ -49,11 +49,12 @@ def test_a_client_is_reached_or_not_whoever_else_there_is(availability):
 
 
 def test_a_day_has_its_best_hour_and_comes_again():
-    days = over_rounds(Diurnal(period=10.0, phase=jnp.array([0.0, 0.5])), 4000, 2).reshape(-1, 10, 2).mean(0)
+    phase = np.array([0.0, 0.25])
+    reached = over_rounds(Diurnal(period=10.0, mean=0.4, depth=0.6, phase=phase), 4000, 2)
     hours = np.arange(10) / 10
-    expected = 0.5 * (1 + np.cos(2 * np.pi * (hours[:, None] - np.array([0, 0.5]))))
-    np.testing.assert_allclose(days, expected, atol=0.09)
-    assert days[5, 0] == 0
+    expected = 0.4 * (1 + 0.6 * np.cos(2 * np.pi * (hours[:, None] - phase)))
+    np.testing.assert_allclose(reached.reshape(-1, 10, 2).mean(0), expected, atol=0.09)
+    assert not over_rounds(Diurnal(period=10.0, phase=np.zeros(2)), 400, 2)[5::10].any()
 
 
 def test_phases_are_spread_over_the_day():

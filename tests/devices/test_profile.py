@@ -101,6 +101,17 @@ def test_tiers_have_their_share_of_the_clients(share, clients):
     assert (np.abs(count - clients * np.array(share) / sum(share)) < 1).all()
 
 
+def test_the_network_of_a_tier_is_slower_both_ways_and_an_operation_costs_all_tiers_the_same():
+    law = Tiers((1.0, 0.5), network_factor=(1.0, 0.1), share=(2.0, 1.0), compute=8.0, up=10.0, down=40.0)
+    devices = law.draw(3, 30)
+    slow = np.asarray(devices.compute) == 4
+    assert slow.sum() == 10
+    np.testing.assert_allclose(devices.up, np.where(slow, 1.0, 10.0), rtol=1e-6)
+    np.testing.assert_allclose(devices.down, np.where(slow, 4.0, 40.0), rtol=1e-6)
+    for name in ("efficiency", "memory"):
+        np.testing.assert_allclose(getattr(devices, name), getattr(law, name), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("law", "message"),
     [

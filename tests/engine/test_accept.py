@@ -7,7 +7,7 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel import Experiment, Layout, signals, simulate
-from fedjax_sel.engine.contract import merge_duplicates
+from fedjax_sel.engine.cohort import merge_duplicates
 from fedjax_sel.protocols import Aggregator, ClientSelector, DataSelector, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.types import PAD_CLIENT, Cohort

@@ -398,6 +398,18 @@ def test_what_cannot_be_read_now_is_not_damaged_and_is_kept(data, tmp_path, monk
     with pytest.raises(OSError if isinstance(error, ValueError) else type(error)):
         simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path))
     assert Checkpoints(tmp_path).rounds() == kept
+    with pytest.raises(OSError if isinstance(error, ValueError) else type(error)):
+        Checkpoints(tmp_path).variables()
+
+
+def test_the_model_of_the_newest_undamaged_checkpoint_is_given(data, tmp_path):
+    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0))
+    points = Checkpoints(tmp_path)
+    before = points.variables_after(4)
+    spoil_file(tmp_path / "round-000006")
+    jax.tree.map(np.testing.assert_array_equal, points.variables(), before)
+    spoil_file(tmp_path / "round-000004")
+    assert points.variables() is None
 
 
 def test_what_was_cleared_is_saved_again_by_the_same_object(data, tmp_path):

@@ -182,6 +182,7 @@ def test_evaluating_clients_changes_no_other_number_and_bills_nobody(blobs, data
         np.testing.assert_allclose(history[name], without[name], **CLOSE, err_msg=name)
 
 
+@pytest.mark.parametrize("data", [0.3], indirect=True, ids=["hold-out"])
 @pytest.mark.parametrize("given", [{"layout": Layout(clients=1, seeds="scan", examples=50)}, {"mesh": (1, 2)}], ids=str)
 def test_layouts_agree_about_every_client(blobs, data, history, given):
     other = simulate(experiment(blobs), data, seeds=2, **given)
@@ -205,6 +206,7 @@ class KillsAfter:
             raise Killed
 
 
+@pytest.mark.parametrize("data", [0.3], indirect=True, ids=["hold-out"])
 def test_a_run_that_was_killed_goes_on_to_the_same_clients_bit_for_bit(blobs, data, tmp_path):
     whole = simulate(experiment(blobs), data, seeds=2, chunk=1)
     points = Checkpoints(tmp_path, pause=0)

@@ -25,8 +25,12 @@ F = 2 * FEATURES * CLASSES + CLASSES + 2 * FEATURES  # an example's forward pass
 MODEL = 4 * (FEATURES * CLASSES + CLASSES)
 
 
+TOLD = []
+"""What the server of `Growing` was told of each member: round, client, its turns before, whether it measured a loss."""
+
+
 class Growing(DataSelector):
-    """The first `server` examples; the server adds one more for every 5 that its members have, and counts its rounds.
+    """The first `server` examples; the server adds one more for every 5 that its members have.
 
     Signals are measured by clients whose last turn was not in the round before.
     """
@@ -46,7 +50,7 @@ class Growing(DataSelector):
         return 2.0
 
     def prepare(self, key, ctx, host):
-        return Prepared(server={"size": jnp.float32(3.0), "sum": jnp.zeros(())})
+        return Prepared(server={"size": jnp.float32(3.0)})
 
     def init(self, num_clients, longest):
         return jnp.zeros(num_clients, jnp.int32)
@@ -61,14 +65,12 @@ class Growing(DataSelector):
         return state + 1
 
     def report(self, state, valid, weight, *, loss, turn):
-        return {"count": valid.sum(), "loss": jnp.where(valid, loss, 0).sum(), "clean": turn.validation["clean"]}
+        return {"count": valid.sum(), "turns": state, "loss": jnp.where(valid, loss, 0).sum()}
 
     def merge(self, key, server, ctx, cohort, reports):
-        told = jnp.where(cohort.mask, reports["loss"], 0).sum() + jnp.where(cohort.mask, reports["clean"], 0).sum()
-        return {
-            "size": server["size"] + jnp.where(cohort.mask, reports["count"], 0).sum() // 5,
-            "sum": server["sum"] + told,
-        }
+        told = jnp.stack([jnp.full(ctx.m, ctx.round), cohort.client, reports["turns"], reports["loss"] > 0], 1)
+        jax.debug.callback(lambda rows: TOLD.extend(rows.tolist()), told)
+        return {"size": server["size"] + jnp.where(cohort.mask, reports["count"], 0).sum() // 5}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,9 @@ def experiment(blobs, selector, **parts):
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=["vmap", "scan"])
 def test_reports_reach_the_server_and_what_it_keeps_reaches_the_clients_all_of_it_billed(blobs, unequal, layout):
-    history = simulate(experiment(blobs, Growing()), unequal, seeds=[0, 3], layout=layout)
+    TOLD.clear()
+    history, expected = simulate(experiment(blobs, Growing()), unequal, seeds=[0, 3], layout=layout), []
+    jax.effects_barrier()
     for seed, cohorts, trained, looked in zip(
         (0, 3), history.selections, history["client_flops"], history["selection_flops"], strict=True
     ):
@@ -93,9 +97,11 @@ def test_reports_reach_the_server_and_what_it_keeps_reaches_the_clients_all_of_i
         for t, cohort in enumerate(cohorts):
             assert trained[t] == 3 * F * np.minimum(n[cohort], size).sum()
             assert looked[t] == F * n[cohort][turns[cohort] % 2 == 0].sum(), "they measured, or paid nothing"
+            expected += [[t, client, turns[client], turns[client] % 2 == 0] for client in cohort]
             size += n[cohort].sum() // 5
             turns[cohort] += 1
         assert turns.min() >= 1
+    assert sorted(TOLD) == sorted(expected)
     np.testing.assert_array_equal(history["selection_bytes_down"], 4 * M * (1 + CLASSES))
     np.testing.assert_array_equal(history["selection_bytes_up"], 4 * M * 2)
 

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel.engine.faults import FEW, count_twice
+from fedjax_sel.engine.cohort import FEW
+from fedjax_sel.engine.faults import count_twice
 from fedjax_sel.engine.nonfinite import hide_faults
 from fedjax_sel.engine.state import pack_faults
 

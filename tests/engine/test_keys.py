@@ -1,87 +1,138 @@
-"""Keys beside a strategy's own: no part of a split of it, which a strategy may draw from too."""
+"""Keys of a run: every draw has its own, which no strategy can get by splitting another."""
+
+from collections import defaultdict
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedjax_sel import Experiment, simulate
+from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.uniform import Uniform
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.devices.availability import Availability
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import ClientSignal, DataSelector, Prepared, Signals, UpfrontSignal
+from fedjax_sel.pytree import static
 from tests.quadratic import TASK, A, clients
 
 SPLIT = 16
+GIVEN = defaultdict(set)
+"""The keys that each use was given, and the parts into which it may split them."""
 
 
-class DrawnUpfront(UpfrontSignal):
-    """A number that each client draws."""
-
-    name = "drawn"
-
-    def measure(self, key, host):
-        return jax.random.uniform(key, (host.data.num_clients,))
+def keep(use, key):
+    keys = jnp.concatenate([key[None], jax.random.split(key, SPLIT)])
+    jax.debug.callback(lambda data: GIVEN[use].update(map(tuple, data.tolist())), jax.random.key_data(keys))
 
 
-class DrawnByClient(ClientSignal):
-    """A number that a client draws."""
+class Everybody(Availability):
+    """All clients."""
 
-    name = "drawn"
+    use: str = static()
+
+    def available(self, key, round, num_clients):
+        keep(self.use, key)
+        return jnp.ones(num_clients, bool)
+
+
+class Zero(ClientSignal):
+    """0 of every client."""
+
+    use: str = static()
 
     def measure(self, task, variables, batch, key):
-        return jax.random.uniform(key)
+        keep(self.use, key)
+        return jnp.zeros(())
 
 
-HEARD = []
+class ZeroUpfront(UpfrontSignal):
+    """0 of every client, before round 0."""
+
+    use: str = static()
+
+    def measure(self, key, host):
+        keep(self.use, key)
+        return jnp.zeros(host.data.num_clients)
 
 
-def hear(what, drawn, parts):
-    jax.debug.callback(lambda *values: HEARD.append((what, *map(np.asarray, values))), drawn, parts)
-
-
-def draw_from_parts(key):
-    """What could be drawn from each part of a split."""
-    return jax.vmap(jax.random.uniform)(jax.random.split(key, SPLIT))
-
-
-class SplittingSelector(Uniform):
-    """Splits the key of `init`."""
+class Selector(Uniform):
+    """Uniform cohorts."""
 
     def signals(self):
-        return Signals(upfront=[DrawnUpfront()])
+        upfront = {"first": ZeroUpfront("upfront 1"), "second": ZeroUpfront("upfront 2")}
+        return Signals(before={"one": Zero("before")}, trained={"other": Zero("trained")}, upfront=upfront)
 
-    def init(self, key, ctx, host, *, drawn):
-        parts = jax.vmap(lambda k: jax.random.uniform(k, drawn.shape))(jax.random.split(key, SPLIT))
-        HEARD.append(("upfront", np.asarray(drawn), np.asarray(parts)))
+    def init(self, key, ctx, host, **upfront):
+        keep("init", key)
         return ()
 
+    def candidates(self, key, state, ctx):
+        keep("candidates", key)
 
-class SplittingData(DataSelector):
-    """Splits the keys of `select`, `prepare` and `merge`."""
+    def select(self, key, state, ctx, **before):
+        keep("select", key)
+        return super().select(key, state, ctx)
+
+    def accept(self, key, state, ctx, cohort, **trained):
+        keep("accept", key)
+        return cohort
+
+    def observe(self, key, state, ctx, cohort, **told):
+        keep("observe", key)
+        return state
+
+
+class Data(DataSelector):
+    """All examples."""
 
     def signals(self):
-        return {"drawn": DrawnByClient()}
+        return {"one": Zero("signals of examples")}
 
     def prepare(self, key, ctx, host):
-        return Prepared(server=draw_from_parts(key))
+        keep("prepare", key)
+        return Prepared()
 
-    def select(self, key, state, valid, *, drawn):
-        hear("signals", drawn, draw_from_parts(key))
+    def select(self, key, state, valid, **signals):
+        keep("select examples", key)
         return valid
 
-    def observe(self, key, state, weight, *, drawn):
-        given = [key_for(jax.random.key(0), Purpose.DATA, 0, client) for client in range(len(A))]  # to `select`
-        hear("observe", jax.random.uniform(key), jnp.concatenate([draw_from_parts(one) for one in given]))
+    def observe(self, key, state, weight, **signals):
+        keep("observe examples", key)
         return state
 
     def merge(self, key, server, ctx, cohort, reports):
-        hear("merge", draw_from_parts(key), server)
+        keep("merge", key)
         return server
 
 
-def test_what_is_drawn_beside_a_strategy_is_drawn_from_no_part_of_its_key():
-    selectors = {"client_selection": SplittingSelector(), "data_selection": SplittingData()}
-    simulate(Experiment(TASK, **selectors, local_training=SGD(0.1), cohort_size=3, rounds=1), clients(), seeds=[0])
+class Trainer(SGD):
+    """SGD."""
+
+    def train(self, key, *given, **named):
+        keep("train", key)
+        return super().train(key, *given, **named)
+
+
+class Rule(Mean):
+    """The mean."""
+
+    def perturb(self, key, change, slots):
+        keep("perturb", key)
+        return change
+
+
+def test_no_two_draws_of_a_run_share_a_key_or_a_part_of_one():
+    GIVEN.clear()
+    parts = {"client_selection": Selector(), "data_selection": Data(), "aggregation": Rule()}
+    parts |= {"availability": Everybody("available"), "volatility": Everybody("returns")}
+    m, rounds = 3, 2
+    run = Experiment(TASK, **parts, local_training=Trainer(0.1), cohort_size=m, rounds=rounds)
+    simulate(run, clients(), seeds=[0])
     jax.effects_barrier()
-    assert {what for what, *_ in HEARD} == {"upfront", "signals", "observe", "merge"}
-    assert not {what for what, drawn, parts in HEARD if (drawn == parts).any()}
+    once = ("init", "prepare", "upfront 1", "upfront 2")
+    per_round = ("available", "returns", "candidates", "select", "accept", "observe", "merge", "perturb")
+    per_member = ("trained", "signals of examples", "select examples", "observe examples", "train")
+    expected = {"before": rounds * len(A)}
+    for uses, times in ((once, 1), (per_round, rounds), (per_member, rounds * m)):
+        expected |= dict.fromkeys(uses, times)
+    assert {use: len(keys) / (1 + SPLIT) for use, keys in GIVEN.items()} == expected
+    assert len(set().union(*GIVEN.values())) == sum(map(len, GIVEN.values()))

@@ -190,7 +190,15 @@ def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():
     assert "a mesh of 2 x 1" in simulate(experiment, data, 2, mesh="auto").about["layout"]
 
 
-@pytest.mark.parametrize("mesh", [{"seeds": 2, "client": 1}, {"seeds": "two", "clients": 1}, 2], ids=str)
-def test_a_configuration_of_no_mesh_is_refused(mesh):
-    with pytest.raises(ValueError, match="mesh"):
+@pytest.mark.parametrize(
+    ("mesh", "says"),
+    [
+        ({"seeds": 2, "client": 1}, "unknown parameter of mesh: 'client'; did you mean 'clients'"),
+        ({"seeds": "two", "clients": 1}, "mesh.seeds is 'two'; it must be a whole number"),
+        (2, "mesh is 2; it must be a mapping"),
+    ],
+    ids=str,
+)
+def test_a_configuration_of_no_mesh_is_refused(mesh, says):
+    with pytest.raises(ValueError, match=says):
         build(resolve({"data": "iris", "rounds": 1, "mesh": mesh}))

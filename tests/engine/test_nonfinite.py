@@ -123,7 +123,7 @@ def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(la
     healthy = simulate(one, drawn(bad=None), seeds=[0, 1, 2], layout=layout, chunk=3)
     first, ended, last = history.diverged
     assert first == last == 0
-    assert 1 <= ended < 8
+    assert 1 < ended < 8
     for i in (0, 2):
         np.testing.assert_array_equal(history.selections[i], healthy.selections[i])
         for metric in history.metrics:
@@ -138,9 +138,9 @@ def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(la
     assert (history.selections[1, :ended] >= 0).all()
     assert (history.selections[1, ended:] == -1).all()
     np.testing.assert_array_equal(history["alive"][1], np.arange(1, 9) < ended)
-    shorter = simulate(one.replace(rounds=int(ended) - 1 or 1), drawn(bad=1), seeds=[0, 1, 2], layout=layout)
-    if ended > 1:  # the state is the one before the round it ended in
-        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), history.variables, shorter.variables)
+    shorter = simulate(one.replace(rounds=int(ended) - 1), drawn(bad=1), seeds=[0, 1, 2], layout=layout, chunk=3)
+    # The state is the one before the round it ended in.
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), history.variables, shorter.variables)
 
 
 def test_a_test_loss_that_is_not_finite_ends_a_seed_in_the_round_that_measured_it():
@@ -219,15 +219,15 @@ def test_the_summary_is_over_the_seeds_that_did_not_diverge_and_names_the_others
     np.testing.assert_allclose(found["best_accuracy"]["per_seed"][1], 0.61)
     assert found["bytes"]["mean"] == 80
     assert found["bytes"]["per_seed"] == [80, 40, 80]
-    assert say_diverged(found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
+    assert say_diverged(**found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
     table = build_table("a run", found)
-    assert table.caption == say_diverged(found["diverged"])
+    assert table.caption == say_diverged(**found["diverged"])
     assert table.columns[1].header == "mean of 2 seeds"
     page = render_page("a run", found, "m: 1", {})
-    assert f"{say_diverged(found['diverged'])}; they are not in the means and figures." in page
+    assert f"{say_diverged(**found['diverged'])}; they are not in the means and figures." in page
     gone = summarize(made([1, 2, 2]))
     page = render_page("a run", gone, "m: 1", {})
-    assert f"{say_diverged(gone['diverged'])}; the figures show them." in page
+    assert f"{say_diverged(**gone['diverged'])}; the figures show them." in page
     assert "diverged" not in summarize(made([0, 0, 0]))
 
 

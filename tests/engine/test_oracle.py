@@ -72,8 +72,16 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
     return accuracy, losses, -np.log(p[np.arange(len(p)), data.test_y]).mean()
 
 
-@pytest.mark.parametrize("by", ["client", "size"])
-@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", examples=7)], ids=str)
+@pytest.mark.parametrize(
+    ("by", "layout"),
+    [
+        ("size", Layout()),
+        ("size", Layout(clients=1)),
+        ("size", Layout(clients=2, seeds="scan", examples=7)),
+        ("client", Layout()),
+    ],
+    ids=str,
+)
 def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, layout, by):
     decays = {"epoch_decay": 0.7, "schedule": Exponential(0.9)}
     trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, **decays)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -19,6 +21,8 @@ from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.alternating import Alternating, fix
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.protocols import Signals
+from fedjax_sel.signals import Loss
 from fedjax_sel.types import PAD_CLIENT, Cohort
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
@@ -175,6 +179,42 @@ def test_signals_are_of_a_client_s_own_model(clients, data):
         model = {"params": {"Dense_0": shared, "Dense_1": head}}
         losses.append(float(TASK.mean_loss(model, data.batch(*data.examples_of(i)))))
     assert set(history.selections[0, 1]) == set(np.argsort(losses)[-2:])
+
+
+class Watching(Uniform):
+    """Uniform cohorts, whose members report the loss of what they trained."""
+
+    def signals(self):
+        return Signals(trained=[Loss()])
+
+    def observe(self, key, state, ctx, cohort, *, loss):
+        jax.debug.callback(lambda *told: TOLD.append(told), cohort.client, loss)
+        return state
+
+
+TOLD = []
+
+
+def test_signals_of_a_trained_model_are_of_both_parts_that_the_member_trained(clients, data):
+    TOLD.clear()
+    simulate(PER.replace(client_selection=Watching(), rounds=1), clients)
+    jax.effects_barrier()
+    seed = jax.random.key(0)
+    drawn = TASK.init(key_for(seed, Purpose.MODEL), data.x)["params"]
+    for i, loss in zip(*TOLD[0], strict=True):
+        mine = steps(data, TASK, drawn, int(i), key_for(seed, Purpose.TRAIN, 0, int(i)), 2, ("Dense_0", "Dense_1"))
+        expected = TASK.mean_loss({"params": mine}, data.batch(*data.examples_of(int(i))))
+        assert float(loss) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_noise_is_added_to_shared_parts_alone(clients, data):
+    noisy = DPFedAvg(clip=1.0, noise_multiplier=1.0)
+    history = simulate(PER.replace(aggregation=noisy, rounds=1, evaluate_clients_every=None), clients)
+    drawn = TASK.init(key_for(jax.random.key(0), Purpose.MODEL), data.x)["params"]
+    found = jax.tree.map(lambda leaf: leaf[0], history.variables["params"])
+    jax.tree.map(np.testing.assert_array_equal, found["Dense_1"], drawn["Dense_1"])
+    for one, other in zip(*map(jax.tree.leaves, (found["Dense_0"], drawn["Dense_0"])), strict=True):
+        assert (one != other).all()
 
 
 def test_corrections_leave_personal_parts_alone(clients, data):

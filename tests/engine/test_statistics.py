@@ -71,12 +71,14 @@ def test_signals_of_updates_look_at_what_gradients_change_and_not_at_statistics(
     experiment = Experiment(Task.on(Normed(), blobs), client_selection=Watching(), cohort_size=3, rounds=2)
     SEEN.clear()
     simulate(experiment.replace(local_training=SGD(0.0)), skewed)
+    jax.effects_barrier()
+    assert len(SEEN) == 2
     for one in SEEN:
         for seen in one:
             np.testing.assert_array_equal(seen, 0)
-    assert len(SEEN) == 2
     SEEN.clear()
     simulate(experiment.replace(local_training=SGD(0.3)), skewed)
+    jax.effects_barrier()
     norm, whole, _ = SEEN[-1]
     np.testing.assert_allclose(norm.ravel(), np.linalg.norm(whole, axis=-1).ravel(), rtol=1e-5)
     assert (norm > 0).all()

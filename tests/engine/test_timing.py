@@ -1,6 +1,7 @@
 """Rounds on devices: who is late, what partial work is, how long it takes, who can be reached."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import run_chunk
+from fedjax_sel.engine.init import compiled_context
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
@@ -508,3 +510,13 @@ def test_a_member_whose_update_is_not_wanted_sends_what_it_was_judged_by_alone(b
     spent = Timing(jnp.full(N, download), jnp.full(N, flops[0] / 1e4), jnp.asarray(upload))
     np.testing.assert_allclose(history["joules"][0], float(joules(alike(), spent).sum()), rtol=1e-4)
     np.testing.assert_allclose(history["seconds"][0], float(spent.total.max()), rtol=1e-4)
+
+
+def test_a_selector_is_told_what_a_turn_takes_with_all_epochs_and_with_one(blobs):
+    recipe = federation(blobs, different(N), alpha=0.5)
+    run, data = experiment(blobs, LongestOf()), jax.tree.map(jnp.asarray, recipe.draw(0))
+    about = {"parameters": run.task.parameters(data.x), "forward_flops_per_example": run.task.flops(data.x)}
+    clock, ctx = Clock(SimpleNamespace(about=about), data), compiled_context(run, data, jax.random.key(0), jnp.int32(0))
+    signal = 4 * 3 / clock.d.down + 4 * 2 / clock.d.up
+    for told, epochs in ((ctx.timing, 2), (ctx.epoch, 1)):
+        np.testing.assert_allclose(told.total, [clock.parts(i, epochs).sum() + signal[i] for i in range(N)], rtol=1e-5)

@@ -312,20 +312,20 @@ def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when
     out, _, _, _ = board
     counted = iter((1.0, 2.0, 3.0))
     monkeypatch.setattr(timing, "time_choice", lambda *_: np.array([next(counted), 9.0]))
-    watch, bench = (
-        timing.Stopwatch(tmp_path, Console(quiet=True)),
+    times, bench = (
+        timing.ChoiceTimes(tmp_path, Console(quiet=True)),
         Workbench([FEDERATIONS["digits"]], SCALES["smoke"], 2),
     )
     (out.parent / "again.py").write_text(OWN)
     own = Competitor(f"{out.parent / 'again.py'}:Largest")
     done = Cell("digits", own.label, "finished")
-    watch.take(Cell("absent", own.label, LEFT_OUT), FEDERATIONS["fashion-one-shard"], own, bench)
+    times.measure(Cell("absent", own.label, LEFT_OUT), FEDERATIONS["fashion-one-shard"], own, bench)
     for _ in range(2):  # the second time it is known
-        watch.take(done, FEDERATIONS["digits"], own, bench)
-    assert {one["seconds"] for one in watch.times["digits"].values()} == {1.0}
-    monkeypatch.setitem(watch.times["digits"][own.label], "code", "another")
-    watch.take(done, FEDERATIONS["digits"], own, bench)
-    assert watch.times["digits"][own.label]["seconds"] == 2.0
+        times.measure(done, FEDERATIONS["digits"], own, bench)
+    assert {one["seconds"] for one in times.times["digits"].values()} == {1.0}
+    monkeypatch.setitem(times.times["digits"][own.label], "code", "another")
+    times.measure(done, FEDERATIONS["digits"], own, bench)
+    assert times.times["digits"][own.label]["seconds"] == 2.0
 
 
 def test_cells_in_which_something_went_wrong_are_in_a_table_of_their_own(tmp_path):

@@ -15,7 +15,7 @@ from fedjax_sel.data.federated import Examples
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.local_training import DPSGD, Alternating, Exponential, MinibatchTrainer
-from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.local_training.optax import OPTIMIZERS, Optax
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
@@ -103,6 +103,29 @@ def test_its_sgd_is_sgd(how):
         for t in (SGD(0.2, momentum=0.5, **how), Optax(0.2, optimizer="sgd", hyperparams={"momentum": 0.5}, **how))
     )
     assert_close(one, other)
+
+
+def test_a_number_of_steps_is_a_plain_loop_over_one_shuffle_after_another():
+    size, steps = 4, 9
+    index, mask = DATA.examples_of(jnp.int32(2))
+    n = int(mask.sum())
+    order = np.asarray(shuffle_steps(jax.random.split(KEY)[0], mask, steps, size))
+
+    @jax.jit
+    @jax.grad
+    def gradient(params, own):
+        return TASK.loss(TASK.logits(params, DATA.x[own]), DATA.y[own]).mean()
+
+    params, velocity = PARAMS, jax.tree.map(jnp.zeros_like, PARAMS)
+    for step in range(steps):
+        epoch, batch = divmod(step, -(-n // size))
+        own = np.asarray(index)[order[epoch * n + size * batch : epoch * n + min(size * (batch + 1), n)]]
+        velocity = jax.tree.map(lambda v, g: 0.5 * v + g, velocity, gradient(params, own))
+        params = jax.tree.map(lambda w, v, rate=0.2 * 0.9**epoch: w - rate * v, params, velocity)
+    assert n % size
+    assert epoch == 1
+    update = train(SGD(0.2, momentum=0.5, batch_size=size, epoch_decay=0.9, steps=steps))
+    assert_close(update.delta, jax.tree.map(jnp.subtract, params, PARAMS), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

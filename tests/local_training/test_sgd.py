@@ -9,7 +9,7 @@ from fedjax_sel.data import sources
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
-from fedjax_sel.local_training import Exponential
+from fedjax_sel.local_training import Cosine, Exponential
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
@@ -183,6 +183,11 @@ def test_an_examples_weight_multiplies_its_loss():
     assert int(update.num_examples) == int(mask.sum())
 
 
+def test_a_cosine_falls_from_1_to_its_end():
+    factors, half = [Cosine(0.2)(jnp.int32(t), jnp.int32(4)) for t in range(5)], np.sqrt(0.5)
+    np.testing.assert_allclose(factors, [1, 0.6 + 0.4 * half, 0.6, 0.6 - 0.4 * half, 0.2], rtol=1e-6)
+
+
 @pytest.mark.parametrize("number", [float, np.float32, jnp.float32], ids=["python", "numpy", "jax"])
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -208,5 +213,5 @@ def test_counts_out_of_range_are_refused():
     with pytest.raises(ValueError, match=r"sgd: epochs is 2 and steps is 5; give one of them"):
         SGD(epochs=2, steps=5)
     assert SGD(batch_size=None, steps=5).epochs is None
-    with pytest.raises(ValueError, match=r"exponential|Exponential"):
+    with pytest.raises(ValueError, match=r"Exponential: rate is -0.5; it must be in \[0, inf\)"):
         Exponential(-0.5)

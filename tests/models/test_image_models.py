@@ -1,6 +1,7 @@
-"""MobileNetV3, EfficientNet and the wide residual network: their sizes, and what all of them promise."""
+"""Networks for images: MobileNetV3, EfficientNet and the wide residual network, and what ResNet computes."""
 
 import functools
+import itertools
 from types import SimpleNamespace
 
 import flax.linen as nn
@@ -14,9 +15,10 @@ from fedjax_sel import Task, models
 from fedjax_sel.models._blocks import InvertedResidual, SqueezeExcite, divisible
 from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
-from fedjax_sel.models.efficientnet import EfficientNet
+from fedjax_sel.models.efficientnet import EfficientNet, table
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.models.mobilenet import MobileNetV3
+from fedjax_sel.models.mobilenet import BLOCKS, MobileNetV3
+from fedjax_sel.models.resnet import ResNet
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.types import Batch
 
@@ -237,6 +239,67 @@ def test_intermediates_are_no_variables_of_the_model():
     assert set(jax.eval_shape(Task(of.model).init, jax.random.key(0), of.x)) == {"params", "batch_stats"}
     training = functools.partial(of.model.apply, train=True, mutable=["batch_stats"])
     assert list(jax.eval_shape(training, of.variables, of.x)[1]) == ["batch_stats"]
+
+
+@pytest.mark.parametrize("shortcut", ["pad", "projection"])
+def test_the_residual_network_is_the_paper_s(shortcut):
+    """He et al., section 3.3 and 4.2, with shortcuts A and B."""
+    model, x = ResNet(classes=3, depth=8, shortcut=shortcut), np.random.default_rng(1).normal(size=(2, 8, 8, 3))
+    x = x.astype(np.float32)
+    variables, numbers = drawn(model, x), itertools.count()
+
+    def layer(y, stride=1):
+        i = next(numbers)
+        params, statistics = (variables[part][f"Norm_{i}"] for part in ("params", "batch_stats"))
+        return standardised(native(y, variables["params"][f"Conv_{i}"]["kernel"], stride), params, statistics, 1e-5)
+
+    y = np.maximum(layer(x), 0)
+    for stride, more in ((1, 0), (2, 8), (2, 16)):
+        residual = layer(np.maximum(layer(y, stride), 0))
+        if stride == 2:
+            y = layer(y, 2) if shortcut == "projection" else np.pad(y[:, ::2, ::2], [(0, 0)] * 3 + [(more, more)])
+        y = np.maximum(y + residual, 0)
+    head = variables["params"]["Dense_0"]
+    logits = y.mean((1, 2)) @ head["kernel"] + head["bias"]
+    np.testing.assert_allclose(compiled(model.apply)(variables, x), logits, rtol=1e-4, atol=1e-4)
+
+
+def test_the_blocks_are_those_of_the_published_tables():
+    """Howard et al., table 2: SE and NL; Tan and Le: swish throughout, stochastic depth that grows with the block."""
+    assert [block.squeeze is not None for block in BLOCKS] == [True, False, False] + [True] * 8
+    assert [block.act for block in BLOCKS] == [nn.relu] * 3 + [nn.hard_swish] * 8
+    blocks = table(0.2)
+    assert {block.act for block in blocks} == {block.squeeze.keywords["act"] for block in blocks} == {nn.swish}
+    np.testing.assert_allclose([block.drop for block in blocks], 0.2 * np.arange(16) / 16)
+
+
+@pytest.mark.parametrize(("name", "act"), [("mobilenet", nn.hard_swish), ("efficientnet", nn.swish)])
+def test_the_last_layers_have_the_activations_of_the_paper(name, act):
+    """The last convolution's normalisation multiplies by 0, so that its output is its bias."""
+    of = small(name)
+    params, factors = of.variables["params"], {"kernel": 1, "scale": 0, "bias": 10}
+    last = jax.tree_util.tree_map_with_path(lambda path, leaf: factors[path[-1].key] * leaf, params["last"])
+    (norm,) = last["norm"].values()
+    y = act(norm["bias"])
+    for layer in [name for name in ("hidden", "head") if name in params]:
+        y = y @ params[layer]["kernel"] + params[layer]["bias"]
+        y = act(y) if layer == "hidden" else y
+    logits = of.logits.func({**of.variables, "params": {**params, "last": last}}, of.x)
+    np.testing.assert_allclose(logits, np.tile(y, (4, 1)), rtol=1e-4, atol=1e-4)
+
+
+@WITH_DROPOUT
+def test_variances_are_normalised_with_an_epsilon_of_a_thousandth(name):
+    """A variance of 0.009 with a tenth of the scale is then as good as one of 0.999."""
+    of = small(name)
+
+    def logits(variance, scale):
+        def change(path, leaf):
+            return {"var": np.full_like(leaf, variance), "scale": np.float32(scale) * leaf}.get(path[-1].key, leaf)
+
+        return of.logits.func(jax.tree_util.tree_map_with_path(change, of.variables), of.x)
+
+    np.testing.assert_allclose(logits(0.009, 0.1), logits(0.999, 1.0), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

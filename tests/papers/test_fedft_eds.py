@@ -89,6 +89,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
 from fedjax_sel.papers.judging import make_claim, need_rivals
+from fedjax_sel.papers.measures import find_best, settle_history
 from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
 from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.running import identify_runs
@@ -1199,6 +1200,19 @@ def test_the_best_accuracy_within_a_time_is_read_from_the_rounds_or_from_a_whole
     np.testing.assert_array_equal(find_best_within(whole, np.array([30.0, 31.0, 1.0])), [0.5, 0.6])
     with pytest.raises(NotRun, match="rounds of a run"):
         find_best_within(whole, np.array([30.0, 29.0]))
+
+
+def test_a_seed_that_diverged_counts_within_a_time_as_in_the_whole_run():
+    """Both sides of the claim on time give such a seed what it has at its end, whenever it diverged."""
+    history = Method(seconds=30).history()
+    alive = np.ones_like(history["accuracy"])
+    alive[1, -2:] = 0
+    history = dataclasses.replace(history, metrics={**history.metrics, "alive": alive}, about={"classes": 10})
+    history = settle_history(history)
+    assert history.diverged[1]
+    found = find_best_within(history, np.array([16.0, 16.0, 16.0]))
+    np.testing.assert_allclose(found[1], find_best(history)[1])
+    assert found[1] < found[0]
 
 
 def test_medium_is_judged_with_the_seeds_that_its_cells_have():

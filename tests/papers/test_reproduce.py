@@ -34,17 +34,17 @@ def state_of(folder):
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory):
-    return tmp_path_factory.mktemp("reproduction") / "uacs"
+def out(reproduced, tmp_path_factory):
+    return shutil.copytree(reproduced[0], tmp_path_factory.mktemp("copy") / "uacs")
 
 
 @pytest.fixture(scope="module")
-def returned(out):
-    return papers.reproduce("uacs", scale="smoke", out=out)
+def returned(reproduced):
+    return reproduced[1]
 
 
 @pytest.fixture(scope="module")
-def summary(out, returned):
+def summary(out):
     """As it was written, by strict rules."""
     return json.loads((out / "summary.json").read_text(encoding="utf-8"), parse_constant=refuse)
 
@@ -186,7 +186,7 @@ def test_a_study_that_another_commit_made_is_read_and_the_reader_is_told(out, su
     assert "it was made at" not in console.export_text(), "today's own are read without a word"
 
 
-def test_a_folder_of_another_configuration_is_refused_and_left_alone(out, returned, nothing_runs):
+def test_a_folder_of_another_configuration_is_refused_and_left_alone(out, nothing_runs):
     before = state_of(out)
     with pytest.raises(ValueError, match=r"run of another configuration \(.*seeds"):
         papers.reproduce("uacs", scale="smoke", out=out, seeds=3)

@@ -23,10 +23,8 @@ MISSING = ("Experiment 2", "Round-Robin (control)"), ("Experiment 3", "Entropy+E
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    out = tmp_path_factory.mktemp("reproduction") / "uacs"
-    papers.reproduce("uacs", scale="smoke", out=out)
-    return out
+def whole(reproduced, tmp_path_factory):
+    return shutil.copytree(reproduced[0], tmp_path_factory.mktemp("copy") / "uacs")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from fedjax_sel.task.metrics import METRICS
 
 RNG = np.random.default_rng(0)
 LOGITS = jnp.asarray(2 * RNG.normal(size=(40, 4)), jnp.float32)
+HALVES = LOGITS[:, :2], LOGITS[:, 2:]
 Y = jnp.asarray(RNG.integers(0, 3, 40), jnp.int32)  # the last class has no example
 NUMBERS = jnp.asarray(RNG.normal(size=40), jnp.float32)
 LABELS = jnp.asarray(RNG.integers(0, 2, (40, 4)), jnp.int32)
@@ -34,9 +35,9 @@ def value(metric, outputs, targets):
     return np.asarray(metric.compute(jax.tree.map(jnp.add, *sums), float(len(outputs))))
 
 
-def token_loss():
+def token_loss(pad=0):
     whole = optax.softmax_cross_entropy_with_integer_labels(PLACES, TOKENS)
-    return [whole[i][TOKENS[i] != 0].mean() for i in range(len(TOKENS))]
+    return [whole[i][TOKENS[i] != pad].mean() for i in range(len(TOKENS))]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,9 @@ def token_loss():
         ),
         (losses.SquaredError(), LOGITS[:, :1], NUMBERS, lambda: (np.asarray(LOGITS)[:, 0] - np.asarray(NUMBERS)) ** 2),
         (losses.SquaredError(), LOGITS[:, :1], NUMBERS[:, None], lambda: optax.squared_error(LOGITS[:, 0], NUMBERS)),
+        (losses.SquaredError(), *HALVES, lambda: optax.squared_error(*HALVES).mean(1)),
         (losses.Huber(0.5), LOGITS[:, :1], NUMBERS, lambda: optax.huber_loss(LOGITS[:, 0], NUMBERS, delta=0.5)),
+        (losses.Huber(0.5), *HALVES, lambda: optax.huber_loss(*HALVES, delta=0.5).mean(1)),
         (
             losses.BinaryCrossEntropy(),
             LOGITS,
@@ -66,6 +69,7 @@ def token_loss():
             lambda: optax.sigmoid_binary_cross_entropy(LOGITS, LABELS.astype(float)).mean(1),
         ),
         (losses.NextToken(), PLACES, TOKENS, token_loss),
+        (losses.NextToken(pad=3), PLACES, TOKENS, lambda: token_loss(3)),
     ],
 )
 def test_a_loss_is_that_of_optax(loss, outputs, targets, expected):
@@ -120,8 +124,9 @@ OVER = (np.asarray(LOGITS) > 0).astype(int)
         ),
         (metrics.CalibrationError(10), LOGITS, Y, lambda: calibration_error(10)),
         (metrics.AbsoluteError(), LOGITS[:, :1], NUMBERS, lambda: oracle.mean_absolute_error(NUMBERS, LOGITS[:, 0])),
+        (metrics.AbsoluteError(), *HALVES, lambda: oracle.mean_absolute_error(*HALVES)),
         (metrics.R2(), LOGITS[:, :1], NUMBERS, lambda: oracle.r2_score(NUMBERS, LOGITS[:, 0])),
-        (metrics.R2(), LOGITS[:, :2], LOGITS[:, 2:], lambda: oracle.r2_score(LOGITS[:, 2:], LOGITS[:, :2])),
+        (metrics.R2(), *HALVES, lambda: oracle.r2_score(*reversed(HALVES))),
     ],
 )
 def test_a_metric_of_added_sums_is_that_of_scikit_learn_of_all_examples(metric, outputs, targets, expected):
@@ -197,11 +202,12 @@ def test_an_area_of_scores_that_are_nan_is_nan_and_infinite_scores_rank_last_and
     assert value(metrics.AUC(), scores, jnp.array([[1], [0], [1], [0]] * 5)) == 1
 
 
-def test_the_accuracy_of_tokens_leaves_padding_out():
-    sums = jax.tree.map(lambda leaf: leaf.sum(0), metrics.TokenAccuracy().measure(PLACES, TOKENS))
-    counts = np.asarray(TOKENS) != 0
+@pytest.mark.parametrize("pad", [0, 3])
+def test_the_accuracy_of_tokens_leaves_padding_out(pad):
+    accuracy, counts = metrics.TokenAccuracy(pad), np.asarray(TOKENS) != pad
+    sums = jax.tree.map(lambda leaf: leaf.sum(0), accuracy.measure(PLACES, TOKENS))
     expected = oracle.accuracy_score(np.asarray(TOKENS)[counts], np.asarray(PLACES).argmax(-1)[counts])
-    np.testing.assert_allclose(metrics.TokenAccuracy().compute(sums, 8.0), expected, rtol=1e-6)
+    np.testing.assert_allclose(accuracy.compute(sums, 8.0), expected, rtol=1e-6)
 
 
 def test_all_names_of_losses_and_metrics_are_values_that_compare_equal():

@@ -34,7 +34,7 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     list_experiments,
 )
 from fedjax_sel.papers.device_heuristic.solver_claims import judge_solvers
-from fedjax_sel.papers.differences import compare_with, describe_differences, describe_each, describe_factor
+from fedjax_sel.papers.differences import compare_with, describe_differences, describe_each, describe_factor, negate
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_smaller,
@@ -132,7 +132,7 @@ def judge_rows(histories: Histories, epsilon: float, fixed: str) -> list[Claim]:
     for metric in ("accuracy", "loss"):
         over = compare_with_other(histories, SET, f"final_{metric}", (epsilon,))
         mine, theirs = (PUBLISHED[epsilon, method, f"final_{metric}"] for method in (PROPOSED, SET))
-        claimed = over if mine > theirs else {name: reverse(d) for name, d in over.items()}
+        claimed = over if mine > theirs else {name: negate(d) for name, d in over.items()}
         out.append(
             make_claim(
                 f"{metric}-apart-at-{name_fraction(epsilon)}",
@@ -157,11 +157,6 @@ def name_fraction(epsilon: float) -> str:
     return {1.0: "all", 0.5: "half"}[epsilon]
 
 
-def reverse(d: Difference) -> Difference:
-    """Returns the difference with the opposite sign, `second - first`."""
-    return difference(np.zeros(d.seeds), np.array(d.values))
-
-
 def judge_attained(histories: Histories, epsilon: float, metric: str, method: str) -> Claim:
     """Returns the verdict on attaining the thesis's accuracy at least, or its loss at most, also after fewer rounds."""
     experiment = name_experiment(IID, epsilon)
@@ -170,7 +165,7 @@ def judge_attained(histories: Histories, epsilon: float, metric: str, method: st
     rounds = {f"round {t}": t for t in (max(1, round(share * history.rounds)) for share in STOPS)}
     after = {name: compare_with(curve[:, t - 1], published) for name, t in rounds.items()}
     if metric == "loss":
-        after = {name: reverse(d) for name, d in after.items()}
+        after = {name: negate(d) for name, d in after.items()}
     found = {name: judge(ask_not_smaller(), {name: d}) for name, d in after.items()}
     last = list(found)[-1]
     who = "all devices" if epsilon == 1 else "half of the devices"
@@ -221,7 +216,7 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
     """Returns the claims on how the choice and the number of devices affect accuracy."""
     than_exact = compare_with_other(histories, SET, "final_accuracy")
     more = {
-        f"ε = {epsilon:g}": {name: reverse(d) for name, d in compare_with_all(histories, epsilon).items()}
+        f"ε = {epsilon:g}": {name: negate(d) for name, d in compare_with_all(histories, epsilon).items()}
         for epsilon in (0.75, 0.5)
     }
     alone = {

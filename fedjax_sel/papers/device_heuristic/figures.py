@@ -96,9 +96,14 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "solver-time",
-            "Median time of one call, without compilation. Enumeration is timed up to N = 16 (a table has N = 30). "
-            "Greedy search from every device takes O(N² s) time, the exact solver O(N log N).",
-            lambda: draw_times(studies["solvers"]),
+            "Median time of one call, without compilation, with enumeration up to N = 16. Greedy search from every "
+            "device takes O(N² s) time, the exact solver O(N log N)."
+            + (
+                " Hollow: enumeration at N = 30, an instance's share of a call with 100."
+                if "enumeration" in studies
+                else ""
+            ),
+            lambda: draw_times(studies["solvers"], studies.get("enumeration")),
         ),
         *make_beyond_figures(evidence.studies),
     ]
@@ -173,8 +178,13 @@ def draw_optimality(study: Mapping[str, Any]) -> mpl.Figure:
     return figure
 
 
-def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws the solvers' times for half of the devices and for a few."""
+def draw_times(study: Mapping[str, Any], enumeration: Mapping[str, Any] | None) -> mpl.Figure:
+    """Draws the solvers' times for half of the devices and for a few.
+
+    Args:
+      study: of the solvers, one call for one instance.
+      enumeration: of all halves of the source's number of devices, one call for all instances; None: it was not run.
+    """
     kinds = {"half": "s = N / 2", "few": "s = 10"}
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True, layout="constrained")
     for ax, (wanted, title) in zip(axes, kinds.items(), strict=True):
@@ -184,5 +194,8 @@ def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
         ax.set(title=title, xlabel="devices N")
         ax.grid(alpha=0.25, which="both")
         ax.legend(fontsize=8, loc="upper left")
+    if enumeration is not None:
+        (seconds,) = (row["seconds"][EXHAUSTIVE] for row in enumeration["rows"] if row["epsilon"] == 0.5)
+        axes[0].loglog(enumeration["N"], seconds, "o", color=COLOUR[EXHAUSTIVE], markerfacecolor="none")
     axes[0].set_ylabel("seconds per call")
     return figure

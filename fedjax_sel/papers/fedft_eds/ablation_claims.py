@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.differences import compare_with, describe_differences, subtract
+from fedjax_sel.papers.differences import compare_with, describe_differences, negate, subtract
 from fedjax_sel.papers.fedft_eds.comparisons import compare, find_accuracy, judge_accuracy, judge_advantage
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
@@ -128,7 +128,7 @@ def judge_soft(histories: Histories) -> list[Claim]:
 
     def compare_by(metric: str) -> dict[str, Difference]:
         found = compare_with_chance(histories, names, metric)
-        return {name: difference(np.zeros(d.seeds), np.array(d.values)) for name, d in found.items()}
+        return {name: negate(d) for name, d in found.items()}
 
     return [
         make_claim(

@@ -44,6 +44,7 @@ from fedjax_sel.papers.judging import (
     make_claim,
     need_rivals,
 )
+from fedjax_sel.papers.measures import find_best
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join, need
 
 WHEN = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")
@@ -174,6 +175,8 @@ def ends_before(history: History, rival: History) -> bool:
 def find_best_within(history: History, seconds: np.ndarray) -> np.ndarray:
     """Returns the best accuracy of each seed that is reached within these client seconds; 0 if none is.
 
+    A seed that diverged, within them or later, counts with at most `find_best`, as it does in the whole run.
+
     Args:
       history: of one cell.
       seconds: by seed; if runs have different numbers of seeds, those that both have count.
@@ -190,4 +193,5 @@ def find_best_within(history: History, seconds: np.ndarray) -> np.ndarray:
     spent, accuracy = history.cumulative("flops") / FLOPS_A_SECOND, history["accuracy"]
     seeds = min(len(seconds), len(spent))
     there = (spent[:seeds] <= seconds[:seeds, None]) & ~np.isnan(accuracy[:seeds])
-    return np.where(there, accuracy[:seeds], 0.0).max(axis=1)
+    best = np.where(there, accuracy[:seeds], 0.0).max(axis=1)
+    return np.where(history.diverged[:seeds] > 0, np.minimum(best, find_best(history)[:seeds]), best)

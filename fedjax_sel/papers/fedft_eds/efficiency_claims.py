@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.differences import compare_factor, describe_factor, pair
+from fedjax_sel.papers.differences import compare_factor, describe_each, describe_factor, pair
 from fedjax_sel.papers.fedft_eds.comparisons import (
     find_accuracy,
     keep_rivals,
@@ -84,11 +85,9 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
         "Fig. 6, section IV-D",
         judge_larger_than_each(compared),
         {
-            "efficiency of FedFT-EDS / of the other method": {
-                f"{name}, against {rival}": describe_factor(d, THRICE)
-                for rival, found in compared.items()
-                for name, d in found.items()
-            },
+            "efficiency of FedFT-EDS / of the other method": describe_each(
+                compared, partial(describe_factor, times=THRICE)
+            ),
             "ratio by measured seconds of the simulator": measured,
         },
         rests_on=name_experiments(compared),
@@ -170,13 +169,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
                 text,
                 source,
                 judge_larger_than_each(rivals),
-                {
-                    "efficiency of the first method / of the other": {
-                        f"{name}, against {rival}": describe_factor(d)
-                        for rival, found in rivals.items()
-                        for name, d in found.items()
-                    }
-                },
+                {"efficiency of the first method / of the other": describe_each(rivals, describe_factor)},
                 rests_on=name_experiments(rivals),
             ),
             wanted,

@@ -13,6 +13,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.choice_time import time_choice
 from fedjax_sel.engine.distributed import describe_device
 from fedjax_sel.papers.gpfl.cells import (
+    BLIND,
     CIFAR,
     DIGITS,
     FASHION,

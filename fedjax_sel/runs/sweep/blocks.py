@@ -19,7 +19,7 @@ from fedjax_sel.runs.execute import Say
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.stopping import Stopper
 from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
-from fedjax_sel.runs.sweep.programs import Block, Drawn
+from fedjax_sel.runs.sweep.programs import Block, DrawnFederation
 
 
 class CallbacksByCombination:
@@ -59,7 +59,7 @@ class CallbacksByCombination:
                 )
 
 
-def check_block(block: Block, data: Drawn, place: Path, memory: int | None, say: Say) -> None:
+def check_block(block: Block, data: DrawnFederation, place: Path, memory: int | None, say: Say) -> None:
     """Raises `ValueError` if a block could not go on from the checkpoints of a sweep of fewer rounds, or has none.
 
     Args:
@@ -86,7 +86,7 @@ def check_block(block: Block, data: Drawn, place: Path, memory: int | None, say:
 
 def run_block(
     block: Block,
-    data: Drawn,
+    data: DrawnFederation,
     place: Path,
     part: Callable[..., Bar],
     done: int,

@@ -13,7 +13,6 @@ import yaml
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
-from fedjax_sel.report.sweeps import format_value
 
 ODD = re.compile(r"[^\w.+-]+")
 """Characters that a folder's name should not have."""
@@ -119,7 +118,7 @@ def check_different(grid: Sequence[Combination]) -> None:
 
 def name_combination(values: dict[str, Any], config: Config) -> str:
     """Returns a folder's name that says what the values are."""
-    texts = {key: format_value(value) for key, value in values.items()}
+    texts = {key: configuration.write_value(value) for key, value in values.items()}
     odd = {key: bool(ODD.search(text)) for key, text in texts.items()}
     short = {key: ODD.sub("-", text).strip("-") if odd[key] else text for key, text in texts.items()}
     name = ",".join(f"{key}={text}" for key, text in short.items())

@@ -53,7 +53,7 @@ def write_infinite(value: Any) -> Any:
         return {key: write_infinite(one) for key, one in value.items()}
     if isinstance(value, list):
         return [write_infinite(one) for one in value]
-    return sweeps.format_value(value) if isinstance(value, float) and math.isinf(value) else value
+    return configuration.write_value(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def fingerprint(grid: Sequence[Combination]) -> str:

@@ -53,14 +53,14 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn(Federation):
+class DrawnFederation(Federation):
     """A federation whose seeds are drawn at once, so that some of them run by the program of others."""
 
-    drawn: dict[int, FederatedData] = field(default_factory=dict)
+    by_seed: dict[int, FederatedData] = field(default_factory=dict)
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:
         """Returns the data that was drawn for these seeds."""
-        return [self.drawn[seed] for seed in seeds]
+        return [self.by_seed[seed] for seed in seeds]
 
 
 def build_all(grid: Sequence[Combination]) -> list[Run]:
@@ -107,7 +107,7 @@ def share_program(one: Run, other: Run) -> bool:
     return True
 
 
-def split_group(group: Group, data: Drawn, memory: int | None) -> list[Block]:
+def split_group(group: Group, data: DrawnFederation, memory: int | None) -> list[Block]:
     """Returns a group in blocks that fit a device, all of one size; nothing is compiled, and no selector begins.
 
     Args:
@@ -193,7 +193,7 @@ def split_seeds(seeds: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...
     return tuple(seeds[min(i, len(seeds) - size) :][:size] for i in range(0, len(seeds), size))
 
 
-def draw_seeds(run: Run) -> Drawn:
+def draw_seeds(run: Run) -> DrawnFederation:
     """Returns the federations of all seeds of a run.
 
     Raises:
@@ -203,7 +203,8 @@ def draw_seeds(run: Run) -> Drawn:
     longest = max(one.longest for one in drawn)
     padded = {id(one): replace(one, longest=longest) for one in drawn}
     recipe = {name: getattr(run.data, name) for name in Federation.__dataclass_fields__}
-    return Drawn(**recipe, drawn={seed: padded[id(one)] for seed, one in zip(run.seeds, drawn, strict=True)})
+    by_seed = {seed: padded[id(one)] for seed, one in zip(run.seeds, drawn, strict=True)}
+    return DrawnFederation(**recipe, by_seed=by_seed)
 
 
 def select_keys(config: Config, keys: Sequence[str]) -> str:
