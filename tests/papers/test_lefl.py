@@ -954,6 +954,13 @@ def test_the_conjectures_and_quotas_are_judged_where_they_were_measured():
     assert claims["conjecture-2"].verdict == OPEN
     assert claims["conjecture-2-by-euclidean-distance"].verdict == YES
     assert [claims[c].is_ours for c in ("conjecture-2", "conjecture-2-by-euclidean-distance")] == [False, True]
+    assert all("24 clients in planted groups" in claims[f"conjecture-{i}"].text for i in (1, 2))
+    apart = {
+        name: {k: v for k, v in row.items() if k != "row_differences"} for name, row in planted["ablation"].items()
+    }
+    without = {c.id: c for c in judge_clusters(planted["clusters"], apart)}
+    assert "planted groups" not in without["conjecture-2"].text
+    assert without["conjecture-1"] == claims["conjecture-1"]
     (found,) = claims["conjecture-1"].statistic.values()
     assert set(found) == {name for name in planted["clusters"] if find_experiment(name)} | set(planted["ablation"])
     kinds = ("proportional-", "transposed-", "")

@@ -88,7 +88,7 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
             rests_on=list_experiments(study),
         ),
         *judge_quotas(study),
-        *judge_conjectures({**study, **groups}),
+        *judge_conjectures(study, groups),
     ]
 
 
@@ -163,12 +163,15 @@ def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
     return out
 
 
-def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns direct tests of conjectures 1 and 2, and of KMeans' distance; none of what was not measured."""
+def judge_conjectures(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[Claim]:
+    """Returns direct tests of conjectures 1 and 2, and of KMeans' distance; none of what was not measured.
+
+    Args:
+      study: of the experiments' clients.
+      groups: of the clients in planted groups.
+    """
     similar = "have learned similar features: over pairs of clients,"
-    correlated = (
-        "has a rank correlation above 0 with the distance in latent space (also of the 24 clients in planted groups)"
-    )
+    correlated = "has a rank correlation above 0 with the distance in latent space"
     row = "Clients whose rows of the divergence are similar"
     said = (
         (
@@ -189,12 +192,13 @@ def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
     )
     out = []
     for kind, (name, text, source) in zip(CORRELATED, said, strict=True):
-        found = {n: compare_with(np.array(row[kind]), 0.0) for n, row in study.items() if kind in row}
+        found = {n: compare_with(np.array(row[kind]), 0.0) for n, row in {**study, **groups}.items() if kind in row}
+        planted = " (also of the 24 clients in planted groups)" if found.keys() & groups.keys() else ""
         if found:
             out.append(
                 make_claim(
                     name,
-                    text,
+                    f"{text}{planted}",
                     source,
                     judge_larger(found),
                     {"Spearman's rank correlation": describe_differences(found)},
