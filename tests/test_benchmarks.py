@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
+from fedjax_sel.leaderboard.statistics import Estimate
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 
@@ -315,3 +316,26 @@ def test_drawn_scores_have_the_means_and_covariances_of_the_given_ones():
     np.testing.assert_allclose(drawn.mean(axis=2), scores.mean(axis=2), atol=0.03)
     for f in range(2):
         np.testing.assert_allclose(np.cov(drawn[:, f]), np.cov(scores[:, f]), atol=0.05)
+
+
+def test_intervals_above_and_below_the_truth_are_told_apart():
+    from benchmarks.agreement import count_misses
+
+    scores, spread = np.random.default_rng(0).normal(size=(2, 1, 4)), np.array([0.0, 10.0])
+
+    def find(drawn):
+        mean = drawn.mean((1, 2))
+        return Estimate(mean, mean - spread, mean + spread)
+
+    above, below = count_misses(find, scores.mean((1, 2)) - np.array([9.0, 0.0]), scores, 5)
+    assert (above.tolist(), below.tolist()) == ([1.0, 0.0], [0.0, 0.0])
+    above, below = count_misses(find, scores.mean((1, 2)) + np.array([9.0, 20.0]), scores, 5)
+    assert (above.tolist(), below.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+
+
+def test_a_second_look_refutes_more_and_many_seeds_refute_no_true_advantage():
+    from benchmarks.verdicts import count_verdicts, measure_refuted
+
+    assert 0.04 < measure_refuted(3, 10, repeats=20_000) < 0.05
+    assert abs(measure_refuted(5, 5, repeats=20_000) - 0.025) < 0.005, "one look"
+    assert count_verdicts(400, repeats=5) == {"reproduced": 5}
