@@ -86,9 +86,8 @@ def main(repeats: int = 100) -> None:
     for name, (statistic, truth) in statistics.items():
         above, below = count_misses(partial(bootstrap, statistic, draws=DRAWS["statistic"]), truth, scores, repeats)
         covered = 1 - above - below
-        print(
-            f"{name}: {covered[others].mean():.0%} contain it on average, {covered[best]:.0%} {fair.selectors[best]}'s"
-        )
+        of_best = f"{covered[best]:.0%} of {fair.selectors[best]}'s, and {above[best]:.0%} of these lie above it"
+        print(f"{name}: {covered[others].mean():.0%} contain it on average, {of_best}")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ the bootstrap over seeds within each federation, nominally of 95 %, with the sam
 draws data, model and cohorts for all of them. Federations are resampled apart, although they share seeds; on the small
 leaderboard this makes intervals 3 to 5 % too narrow.
 
-With scores drawn like those of the small leaderboard (as `benchmarks/agreement.py` draws them), intervals contain the
-value of the expected scores in 83 % of cases for mean ranks (54 % for that of the best selector), 90 % for
-probabilities of improvement, 92 % for interquartile means, and 73 to 92 % for `estimate_agreement`.
+With scores drawn like those of the small leaderboard (`python -m benchmarks.agreement`), intervals contain the
+value of the expected scores in 84 % of cases for mean ranks (59 % for that of the best selector), 89 % for
+probabilities of improvement, 93 % for interquartile means, and 73 to 92 % for `estimate_agreement`.
 
 Source of the interquartile mean, the probability of improvement, the profiles and the stratified bootstrap: Agarwal et
 al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, https://arxiv.org/abs/2108.13264.
