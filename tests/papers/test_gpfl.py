@@ -16,6 +16,7 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.papers.gpfl import claims as gpfl_claims
 from fedjax_sel.papers.gpfl import studies as gpfl_studies
 from fedjax_sel.papers.gpfl.cells import (
+    AFL,
     ALPHAS,
     AS_PUBLISHED,
     BLIND,
@@ -31,6 +32,7 @@ from fedjax_sel.papers.gpfl.cells import (
     LONG,
     METHODS,
     NETWORK,
+    NEVER,
     PARTITIONS,
     POW_D,
     RANDOM,
@@ -418,14 +420,17 @@ def test_protocols_are_what_the_report_says_they_are():
     long, swept, theirs = (full[name_experiment(FASHION, SENSITIVE, name), GROWING] for name in (LONG, SWEPT, THEIRS))
     assert set(long.differences(swept)) == {"rounds", "evaluate_every", "seeds"}
     assert (long["rounds"], swept["rounds"], long["seeds"], swept["seeds"]) == (1500, 500, 5, 10)
-    assert {key.split(".")[0] for key in swept.differences(theirs)} == {"local_training", "seeds"}
+    assert {key.split(".")[0] for key in swept.differences(theirs)} == {"local_training"}
     training = swept["local_training"]
     assert (training["learning_rate"], training["epochs"], training["batch_size"]) == (0.01, 5, 50)
     assert (training["weight_decay"], training["schedule"]["name"]) == (3e-4, "constant")
-    main = [
-        full[name_experiment(FASHION, p), m] for p in PARTITIONS for m in (RANDOM, POW_D, FEDCOR, GPFL, ROBIN, BLIND)
-    ]
-    assert {one["seeds"] for one in main} == {10}
+    equal = (RANDOM, POW_D, FEDCOR, GPFL, ROBIN, BLIND, TEXT, COSINE)
+    assert {full[name_experiment(FASHION, p), m]["seeds"] for p in PARTITIONS for m in equal} == {10}
+    counted = [full[name_experiment(FASHION, SENSITIVE, THEIRS), m] for m in (NEVER, GROWING)]
+    assert {one["seeds"] for one in counted} == {10}
+    assert full[name_experiment(FASHION, "2SPC"), AFL]["seeds"] == 5, "the scale's"
+    longer = {method for place, method in full if place == name_experiment(FASHION, SENSITIVE, LONG)}
+    assert longer == {method for place, method in full if place == name_experiment(FASHION, SENSITIVE, SWEPT)}
     published = name_experiment(FASHION, "2SPC", AS_PUBLISHED)
     random, gpfl = full[published, RANDOM], full[published, GPFL]
     assert random == full[name_experiment(FASHION, "2SPC"), RANDOM]
@@ -582,7 +587,8 @@ def test_a_parameter_is_judged_for_either_number_of_rounds():
     got = judged(worse, "full")
     assert got["schedule-beats-constant-for-longer"].verdict == YES
     assert got["schedule-beats-constant"].verdict == NO
-    assert "rho-1-is-best-for-longer" not in got, "other ρ are not run for longer"
+    assert got["rho-1-is-best-for-longer"].verdict == YES
+    assert got["rho-1-is-best"].verdict == NO
 
 
 def test_on_cifar_a_program_that_does_gpfls_work_is_timed_beside_it(monkeypatch):

@@ -84,10 +84,13 @@ NEVER, GROWING = "GPFL, α = 0", "GPFL, ρ = 1"
 COUNTED = (NEVER, GROWING)
 """Variants whose selections are also counted under GPFL's settings."""
 
-FOR_LONGER = (NEVER, "GPFL, α = 0.1", "GPFL, α = 2", GROWING)
-"""Variants that run for 1500 rounds, too."""
+COMPARED = (*MAIN, TEXT, COSINE, *COUNTED)
+"""Methods that have as many seeds as those beside which claims place them."""
 
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
+FOR_LONGER = (*ALPHAS, *RHOS)
+"""Variants that run for 1500 rounds, too."""
+
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
 
@@ -196,7 +199,7 @@ def list_main_cells(scale: str) -> list[Cell]:
     ) -> Cell:
         if not smoke and name == LONG:
             settings = {**settings, "seeds": SEEDS_FOR_LONGER}
-        elif not smoke and (name not in ("", THEIRS) or method in MAIN):
+        elif not smoke and (name not in ("", THEIRS) or method in COMPARED):
             settings = {**settings, "seeds": MORE_SEEDS}
         return make_cell(scale, data, partition, settings, name, method, selector or methods[method])
 
