@@ -15,7 +15,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "million", "sweep", "layouts", "unequal")
+NAMES = (
+    "flute-lr",
+    "gpfl-mlp",
+    "pfl-cifar",
+    "lefl-resnet",
+    "population",
+    "million",
+    "sweep",
+    "layouts",
+    "unequal",
+    "places",
+)
 
 
 def main() -> None:
@@ -63,7 +74,7 @@ def alone(name: str, quick: bool, out: Path) -> None:
         rows.append(row)
         shown = {
             key: row[key]
-            for key in ("what", "client_selection", "N", "cohort_size", "clients", "order", "convolution")
+            for key in ("what", "client_selection", "N", "cohort_size", "clients", "order", "examples", "convolution")
             if key in row
         }
         if "seconds_a_round" in row:

@@ -59,16 +59,33 @@ class Marks:
 
 
 def measured(
-    experiment: fs.Experiment, data: Any, *, chunk: int, seeds: int = 1, layout: Any = None, peak: float | None = None
+    experiment: fs.Experiment,
+    data: Any,
+    *,
+    chunk: int,
+    seeds: int = 1,
+    layout: Any = None,
+    examples_on: str | None = None,
+    peak: float | None = None,
 ) -> dict[str, Any]:
     """Measures a run: seconds per round (median over all chunks but the first) and of compilation, FLOP/s, memory, ...
 
     Args:
-      experiment, data, seeds, layout, chunk: as `simulate` takes them; at least two chunks, of equal length.
+      experiment, data, seeds, layout, chunk, examples_on: as `simulate` takes them; at least two chunks, of equal
+        length.
       peak: FLOP/s of a matrix product, measured in the same run.
     """
     marks = Marks()
-    history = fs.simulate(experiment, data, seeds=seeds, layout=layout, mesh="auto", chunk=chunk, callbacks=[marks])
+    history = fs.simulate(
+        experiment,
+        data,
+        seeds=seeds,
+        layout=layout,
+        mesh="auto",
+        chunk=chunk,
+        examples_on=examples_on,
+        callbacks=[marks],
+    )
     spent = np.diff(marks.at) / chunk
     a_round = float(np.median(spent))
     flops = float(history["flops"].sum() / history.rounds)

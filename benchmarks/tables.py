@@ -55,7 +55,9 @@ def printed(found: dict[str, Any]) -> str:
             if "seconds_a_round" not in row:
                 continue
             what = [
-                str(row[key]) for key in ("what", "client_selection", "clients", "order", "convolution") if key in row
+                str(row[key])
+                for key in ("what", "client_selection", "clients", "order", "examples", "convolution")
+                if key in row
             ]
             counts = [f"{name} = {row[key]}" for key, name in (("N", "N"), ("cohort_size", "m")) if key in row]
             lines.append(

@@ -1,12 +1,14 @@
-"""The six workloads behind every speed claim, a run with a million clients, and one behind the automatic choices."""
+"""The six workloads behind every speed claim, a run with a million clients, and those behind other statements."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -209,6 +211,36 @@ def unequal(scale: Scale, peak: float) -> Iterator[Row]:
         yield {"what": f"a tenth by entropy of all of 100 clients, α = {alpha}", "order": how, **found}
 
 
+PLACES = ("on the device", "in the host's memory", "mapped from a file")
+"""Where a run's training examples are."""
+
+
+def places(scale: Scale, peak: float) -> Iterator[Row]:
+    """Measures in three turns what it costs if no device holds the examples, so that clients wait for the host."""
+    turns, makers = (1, [flute_lr]) if scale.quick else (3, [flute_lr, gpfl_mlp, pfl_cifar])
+    with tempfile.TemporaryDirectory() as folder:
+        for make in makers:
+            experiment, federation = make(scale)
+            mapped = map_examples(federation, Path(folder, f"{make.__name__}.npy"))
+            for turn, place in itertools.product(range(turns), PLACES):
+                found = measured(
+                    experiment,
+                    mapped if place == PLACES[2] else federation,
+                    chunk=fifth(experiment.rounds),
+                    examples_on="device" if place == PLACES[0] else "host",
+                    peak=peak,
+                )
+                yield {"what": make.__name__.replace("_", "-"), "examples": place, "turn": turn, **found}
+
+
+def map_examples(federation: fs.Federation, file: Path) -> fs.Federation:
+    """Returns a federation whose training examples are read from this file as they are needed, which it writes."""
+    data = federation.source
+    assert isinstance(data, fs.Dataset)
+    np.save(file, data.x)
+    return replace(federation, source=replace(data, x=np.load(file, mmap_mode="r")))
+
+
 @contextlib.contextmanager
 def examined(padded: bool):
     """Lets clients measure their examples one by one, padded to the longest, within the context, or together."""
@@ -337,6 +369,7 @@ WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
     "sweep": sweep,
     "layouts": layouts,
     "unequal": unequal,
+    "places": places,
 }
 """The six workloads, a million clients, and what the automatic choices are based on."""
 
