@@ -1,11 +1,12 @@
-"""How often a small true advantage is refuted, and how often a true claim is if more seeds are run after a look.
+"""How often verdicts are wrong: of small advantages, of claims that fail in one experiment, and after a second look.
 
-`python -m benchmarks.verdicts` takes seconds, and prints both.
+`python -m benchmarks.verdicts` takes seconds, and prints all three.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.stats
@@ -13,8 +14,11 @@ import scipy.stats
 from fedjax_sel.metrics import difference
 from fedjax_sel.papers.judging import judge_larger
 
-EXPERIMENTS, DEVIATION, NEGLIGIBLE, ADVANTAGE = 3, 0.006, 0.005, 0.0025
-"""Number of experiments, standard deviation over seeds, ν, and the true advantage in every experiment."""
+SMALL, DEVIATION, NEGLIGIBLE = (0.0025, 0.0025, 0.0025), 0.006, 0.005
+"""True advantages in three experiments, their standard deviation over seeds, and ν."""
+
+FAILING, FAILING_DEVIATION, FAILING_SEEDS = (0.03, 0.03, -0.0005), 0.0073, 20
+"""The same for a claim that fails in one of three experiments, and the number of seeds."""
 
 SEEDS = (5, 10, 20, 50, 100, 400)
 LOOKS = ((20, 100), (3, 10), (3, 5))
@@ -24,16 +28,25 @@ REFUTED = 0.025
 """One-sided level at which a look refutes a claim."""
 
 
-def count_verdicts(seeds: int, repeats: int = 600) -> Counter[str]:
-    """Returns how often each verdict is reached on the claim that the advantage is larger than none."""
-    rng = np.random.default_rng(0)
+def count_verdicts(
+    advantages: Sequence[float], deviation: float, seeds: int, negligible: float, repeats: int = 600
+) -> Counter[str]:
+    """Returns how often each verdict is reached on the claim that the advantage is larger than none.
+
+    Args:
+      advantages: the true one in each experiment.
+      deviation: their standard deviation over seeds.
+      seeds: the number of seeds.
+      negligible: ν of the claim.
+      repeats: how often the experiments are drawn.
+    """
+    rng, none = np.random.default_rng(0), np.zeros(seeds)
 
     def draw() -> dict[str, np.ndarray]:
-        return {str(i): rng.normal(ADVANTAGE, DEVIATION, seeds) for i in range(EXPERIMENTS)}
+        return {str(i): rng.normal(advantage, deviation, seeds) for i, advantage in enumerate(advantages)}
 
-    none = np.zeros(seeds)
     return Counter(
-        judge_larger({name: difference(values, none) for name, values in draw().items()}, NEGLIGIBLE).verdict
+        judge_larger({name: difference(values, none) for name, values in draw().items()}, negligible).verdict
         for _ in range(repeats)
     )
 
@@ -50,12 +63,18 @@ def measure_refuted(first: int, second: int, repeats: int = 200_000) -> float:
     return float((is_refuted(first) | is_refuted(second)).mean())
 
 
+def describe(found: Counter[str]) -> str:
+    """Returns the share of each verdict."""
+    return ", ".join(f"{count / found.total():.0%} {name}" for name, count in found.most_common())
+
+
 def main() -> None:
-    """Prints both."""
+    """Prints all three."""
     for seeds in SEEDS:
-        found = count_verdicts(seeds)
-        shares = (f"{count / found.total():.0%} {name}" for name, count in found.most_common())
-        print(f"{seeds} seeds:", ", ".join(shares))
+        print(f"{seeds} seeds:", describe(count_verdicts(SMALL, DEVIATION, seeds, NEGLIGIBLE)))
+    for negligible in (0.0, NEGLIGIBLE):
+        found = count_verdicts(FAILING, FAILING_DEVIATION, FAILING_SEEDS, negligible, repeats=2000)
+        print(f"fails in one of three experiments, ν = {negligible:g}:", describe(found))
     for first, second in LOOKS:
         print(f"{first} seeds, then {second}: {measure_refuted(first, second):.1%} refuted")
 

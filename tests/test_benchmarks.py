@@ -334,8 +334,10 @@ def test_intervals_above_and_below_the_truth_are_told_apart():
 
 
 def test_a_second_look_refutes_more_and_many_seeds_refute_no_true_advantage():
-    from benchmarks.verdicts import count_verdicts, measure_refuted
+    from benchmarks.verdicts import DEVIATION, FAILING, FAILING_DEVIATION, SMALL, count_verdicts, measure_refuted
 
     assert 0.04 < measure_refuted(3, 10, repeats=20_000) < 0.05
     assert abs(measure_refuted(5, 5, repeats=20_000) - 0.025) < 0.005, "one look"
-    assert count_verdicts(400, repeats=5) == {"reproduced": 5}
+    assert count_verdicts(SMALL, DEVIATION, 400, 0.005, repeats=5) == {"reproduced": 5}
+    kept, lenient = (count_verdicts(FAILING, FAILING_DEVIATION, 20, nu, repeats=200) for nu in (0.005, 0.0))
+    assert kept["not reproduced"] > 120 > 20 > lenient["not reproduced"], "ν refutes a claim that fails in one of three"
