@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,9 @@ __all__ = ["LEFL"]
 
 CALLS = 20
 """The most calls in which the pre-phase runs; memory that XLA holds on a mesh of a CPU's cores grows during one."""
+
+FARTHEST = 1e15
+"""The largest divergence, in nats or bits, beyond which KMeans would overflow."""
 
 
 class LEFL(ClientSelector):
@@ -129,9 +133,23 @@ class LEFL(ClientSelector):
         return jnp.where(size > 0, jnp.maximum(1, jnp.round(self.share(ctx) * size)), 0).astype(jnp.int32)
 
     def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
-        """Returns the log probabilities that each client's trained model gives to the public examples."""
-        assert host.data.public_x is not None
-        return self.run_pre_phase(predict_log_probs, host.data.public_x, jnp.arange(ctx.num_clients), key, ctx, host)
+        """Returns the log probabilities that each client's trained model gives to the public examples.
+
+        A model that diverged, as an update that is not finite, counts as untrained, with a warning.
+        """
+        public = host.data.public_x
+        assert public is not None
+        log_p = self.run_pre_phase(predict_log_probs, public, jnp.arange(ctx.num_clients), key, ctx, host)
+        finite = jnp.isfinite(log_p).all((1, 2))
+        if finite.all():
+            return log_p
+        warnings.warn(
+            f"lefl: the models of {int((~finite).sum())} of {ctx.num_clients} clients diverged in the pre-phase, and "
+            "count as untrained; a lower learning rate may help",
+            stacklevel=2,
+        )
+        untrained = jax.jit(predict_log_probs)(host.task, host.variables, public)
+        return jnp.where(finite[:, None, None], log_p, untrained)
 
     def run_pre_phase(
         self,
@@ -167,6 +185,7 @@ class LEFL(ClientSelector):
     def distances(self, log_p: Float[Array, "N M C"]) -> Float[np.ndarray, "N N"]:
         """Returns the divergences, one row per client."""
         kl = np.asarray(jax.jit(divergences)(log_p)) / math.log({"e": math.e, "2": 2.0}[self.log_base])
+        kl = np.minimum(np.nan_to_num(kl, nan=FARTHEST), FARTHEST)
         return kl.T if self.kl_direction == "code" else kl
 
     def upfront(self, ctx: Context, host: Host) -> Upfront:

@@ -1,6 +1,7 @@
 """LEFL's parts against definitions, and whether it finds groups that were planted."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +41,7 @@ def experiment(selector, cohort_size=5, rounds=3, **trainer):
     return Experiment(
         task,
         selector,
-        local_training=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}),
+        local_training=SGD(**{"learning_rate": 0.1, "batch_size": 10, "epochs": 2, **trainer}),
         cohort_size=cohort_size,
         rounds=rounds,
     )
@@ -372,3 +373,35 @@ def test_more_slots_times_clients_than_32_bits_hold_are_refused():
     ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(65_000, int), jnp.ones(65_000, bool), cohort_size=40_000)
     with pytest.raises(ValueError, match=r"m = 40,000 slots times N = 65,000 clients must be below 2\^31"):
         LEFL().check(ctx, Host(None, None, None))
+
+
+def test_a_client_that_diverges_in_the_pre_phase_counts_as_untrained(monkeypatch):
+    one, data = experiment(LEFL(clusters=2)), federation().draw(0)
+    variables = one.task.init(jax.random.key(0), data.x)
+    key, ctx, host = selector_inputs(one, data, jax.random.key(0), variables)
+    right = PRE_PHASE.at[3, 5].set(jnp.nan).at[7].set(-jnp.inf)
+    monkeypatch.setattr(lefl.LEFL, "run_pre_phase", lambda *args: right)
+    with pytest.warns(UserWarning, match="lefl: the models of 2 of 24 clients diverged in the pre-phase, and count as"):
+        found = one.client_selection.soft_labels(key, ctx, host)
+    untrained = predict_log_probs(one.task, variables, host.data.public_x)
+    np.testing.assert_allclose(found[3], untrained, atol=1e-5)
+    np.testing.assert_allclose(found[7], untrained, atol=1e-5)
+    np.testing.assert_array_equal(jnp.delete(found, jnp.array([3, 7]), axis=0), np.delete(PRE_PHASE, [3, 7], 0))
+    assert set(np.asarray(one.client_selection.distances(found)).ravel() >= 0) == {True}
+
+
+def test_divergences_beyond_all_numbers_are_clustered():
+    sure = jnp.full((6, 4, 3), -3e38).at[:, :, 0].set(0.0).at[3:].set(-1.0)
+    far = LEFL(clusters=2).distances(sure)
+    assert np.isfinite(np.square(far)).all()
+    assert len({*cluster_clients(far, 2)[:3]}) == len({*cluster_clients(far, 2)[3:]}) == 1
+
+
+def test_a_rate_that_is_far_too_large_ends_the_seeds_and_not_the_run():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        history = simulate(experiment(LEFL(clusters=2), learning_rate=1e6, momentum=0.9), federation(), seeds=2)
+    assert np.isnan(history["loss"][:, -1]).all()
+    words = [str(one.message) for one in said]
+    assert sum(word.startswith("lefl: the models of") for word in words) == 2
+    assert any("2 of 2 seeds diverged" in word for word in words)
