@@ -242,20 +242,10 @@ class Pytree:
                         f"{title(type(self))}: {field.name} is {show(plain)}; a static field cannot hold an array, as "
                         "programs are compared by it; declare the field with fs.param, or give a tuple"
                     )
-            if not (field.metadata.keys() & {"range", "choices"}):
-                continue
             value: Any = getattr(self, field.name)
-            if value is None and (field.default is None or allows_none(field.type)):
-                continue
-            where: str = f"{title(type(self))}: {field.name}"
-            if (choices := field.metadata.get("choices")) is not None:
-                if value not in choices:
-                    allowed = f"{', '.join(choices)}{suggest(value, choices)}"
-                    raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
-            else:
-                field.metadata["range"].check(where, value)
-                if is_whole(value) and not field.metadata["range"].whole:
-                    object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
+            check_field(title(type(self)), field, value)
+            if (real := make_real(field.type, value)) is not value:
+                object.__setattr__(self, field.name, real)
         self.__check_init__()
 
     def replace(self, **changes: Any) -> Self:
@@ -413,6 +403,39 @@ def is_scalar(annotation: Any) -> bool:
         return annotation in (float, Scalar)
     options = {option.strip().rpartition(".")[-1] for option in annotation.split("|")}
     return options - {"None"} in ({"Scalar"}, {"float"})
+
+
+def check_field(owner: str, field: dataclasses.Field, value: Any) -> None:
+    """Raises `ValueError` if a value is none of a field's choices, or outside its range.
+
+    Args:
+      owner: name of the field's class in the error.
+      field, value: the field and its value.
+    """
+    if not (field.metadata.keys() & {"range", "choices"}):
+        return
+    if value is None and (field.default is None or allows_none(field.type)):
+        return
+    where = f"{owner}: {field.name}"
+    if (choices := field.metadata.get("choices")) is None:
+        field.metadata["range"].check(where, value)
+    elif value not in choices:
+        allowed = f"{', '.join(choices)}{suggest(value, choices)}"
+        raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
+
+
+def make_real(annotation: Any, value: Any) -> Any:
+    """Returns a value with floats for whole numbers, where the annotation has floats: a program sees one type.
+
+    >>> make_real("Scalar | None", 1), make_real("tuple[float, ...]", (1, 0.5)), make_real("int | float", 1)
+    (1.0, (1.0, 0.5), 1)
+    """
+    if is_whole(value) and is_scalar(annotation):
+        return float(value)
+    written = annotation if isinstance(annotation, str) else str(annotation)
+    if isinstance(value, tuple) and written.startswith("tuple[float") and any(map(is_whole, value)):
+        return tuple(float(one) if is_whole(one) else one for one in value)
+    return value
 
 
 def check_scalars(node: Any) -> None:

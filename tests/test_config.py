@@ -135,6 +135,19 @@ def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
     assert nested["local_training"]["schedule"] == {"name": "cosine", "end": 0.1}
 
 
+def test_a_component_that_is_named_again_keeps_its_parameters():
+    """A sweep over `partition=iid,dirichlet` would otherwise run another Dirichlet law than the file's."""
+    base = {**IRIS, "partition": {"name": "dirichlet", "alpha": 0.1, "clients": 4}}
+    kept = config.resolve(config.override(base, ["partition=dirichlet", "partition.clients=5"]))["partition"]
+    assert (kept["alpha"], kept["clients"]) == (0.1, 5)
+    for item in ("partition={name: dirichlet}", "partition=iid"):
+        assert "alpha" not in config.override(base, [item])["partition"], item
+    nested = {**IRIS, "local_training": {"name": "sgd", "schedule": {"name": "cosine", "end": 0.1}}}
+    for value, wanted in (("cosine", {"name": "cosine", "end": 0.1}), ("constant", "constant")):
+        changed = config.override(nested, [f"local_training.schedule={value}"])
+        assert changed["local_training"]["schedule"] == wanted
+
+
 def test_differences_are_dotted_keys():
     one = config.resolve({**IRIS, "client_selection": "entropy"})
     other = config.resolve({**IRIS, "client_selection": {"name": "entropy", "epsilon": 0.2}, "rounds": 4})
@@ -463,6 +476,13 @@ def test_a_configuration_is_frozen():
 def test_the_fields_of_an_experiment_stand_once():
     fields = {field.name for field in dataclasses.fields(Experiment)} - {"task"}
     assert fields <= set(config.resolve(IRIS))
+
+
+def test_a_partition_that_mixes_the_clients_of_synthetic_data_is_warned_of():
+    given = {"data": {"name": "synthetic", "clients": 12}, "model": "logistic", "rounds": 1, "cohort_size": 2}
+    with pytest.warns(UserWarning, match="data synthetic has clients of its own, whose examples the partition iid mix"):
+        assert config.build(config.resolve({**given, "partition": "iid"})).data.draw(0).num_clients == 100
+    assert config.build(config.resolve({**given, "partition": "natural"})).data.draw(0).num_clients == 12
 
 
 @pytest.mark.parametrize("asked", [{"clients": 30}, {"name": "natural", "clients": 30}])

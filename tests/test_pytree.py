@@ -23,6 +23,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import Pytree, param, static
+from fedjax_sel.types import Context
 
 KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 REDEFINITIONS, SIMULATED = 40, 5
@@ -228,6 +229,38 @@ def test_whole_numbers_of_parameters_are_floats_like_all_others():
 
     stacked, _ = stack_experiments([Experiment(Task(LogisticRegression(classes=3)), Rated(r)) for r in (1, 0.1)])
     np.testing.assert_allclose(stacked.client_selection.rate, [1, 0.1])
+
+
+def test_fields_of_floats_that_are_given_whole_numbers_are_floats_with_and_without_a_range():
+    class Plain(Pytree):
+        start: float = 0
+        several: tuple[float, ...] = (1, 0.5)
+        either: int | float = 1
+        count: int = 1
+        fixed: float = static(default=2)
+        none: float | None = None
+
+    one = Plain(start=np.int64(3))
+    assert [type(x) for x in (one.start, *one.several, one.fixed)] == [float] * 4
+    assert [type(x) for x in (Plain().start, one.either, one.count, one.none)] == [float, int, int, type(None)]
+    assert jax.tree.structure(Plain(fixed=2)) == jax.tree.structure(Plain(fixed=2.0)), "one program"
+    assert Plain(start=True).start is True, "no number"
+
+
+def test_a_state_that_begins_with_a_whole_number_is_that_of_a_float():
+    class Half(ClientSelector):
+        start: float = 0.5
+
+        def init(self, key, ctx, host):
+            return jnp.full(ctx.num_clients, self.start)
+
+        def select(self, key, state, ctx):
+            return fixed(0).select(key, state, ctx)
+
+    ctx = Context(jnp.int32(0), jnp.int32(1), jnp.ones(3, int), jnp.ones(3, bool), cohort_size=1)
+    assert Half(start=1).init(None, ctx, None).dtype == Half(start=1.0).init(None, ctx, None).dtype == jnp.float32
+    experiments = [Experiment(Task(LogisticRegression(classes=3)), Half(start)) for start in (0, 1)]
+    np.testing.assert_array_equal(stack_experiments(experiments)[0].client_selection.start, [0.0, 1.0])
 
 
 def test_options_of_the_cpus_compiler_stay_on_cpus(monkeypatch):

@@ -455,6 +455,7 @@ def test_each_combination_is_what_run_would_make_of_the_same_overrides():
         (("lr=0.1",), "needs a key with several values"),
         ((), "needs a key with several values"),
         (("seeds=0,1,2", "lr=0.1,0.2"), "seeds=[0,1,2]"),
+        (("seeds=[0,1],[2,3]", "lr=0.1,0.2"), "give seeds=[0,1,2,3], or --seeds"),
         (("lr=[0.1,0.2",), "cannot be read as YAML"),
         (("lr",), "not of the form key=value"),
         (("lr=0.1,0.2", "callbacks=early_stopping"), "early_stopping cannot be used in a sweep"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from fedjax_sel.config.task import apply_task
 from fedjax_sel.data import sources
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
+from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.engine.callback import Callback
 from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.driver import simulate
@@ -107,6 +109,12 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
     make_callbacks(Path())
     parts = build_parts(config) | {key: KINDS[key].build(config[key]) for key in ("partition", "devices")}
     problem = build_problem(config, begin) if problem is None else problem
+    if config["data"]["name"] in SYNTHETIC and not isinstance(parts["partition"], Natural):
+        warnings.warn(
+            f"data {config['data']['name']} has clients of its own, whose examples the partition "
+            f"{config['partition']['name']} mixes; partition=natural keeps them",
+            stacklevel=2,
+        )
     data = Federation(
         problem.source,
         parts.pop("partition"),

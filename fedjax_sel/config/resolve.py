@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -178,8 +179,9 @@ def override(
 ) -> dict[str, Any]:
     """Returns a copy of a configuration, with the names used here and with some values replaced.
 
-    `client_selection=power_of_choice` replaces the whole component, and `client_selection.d=20` one of its parameters;
-    their order does not matter. Values are read as YAML.
+    `client_selection=power_of_choice` replaces another component and its parameters (if it is the one that is there,
+    they stay), and `client_selection.d=20` replaces one parameter; their order does not matter. Values are read as
+    YAML.
 
     Args:
       given: the configuration.
@@ -192,6 +194,8 @@ def override(
 
     >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector.d=20", "selector=power_of_choice"])
     {'client_selection': {'name': 'power_of_choice', 'd': 20}}
+    >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector=entropy"])
+    {'client_selection': {'name': 'entropy', 'epsilon': 0.2}}
     """
     config, _ = rename(given)
     named, known = {f"{key}.name": key for key in COMPONENTS}, {}
@@ -205,8 +209,20 @@ def override(
             value = callbacks.normalize_callbacks(value)
         if names_file(config, key):
             config[key.partition(".")[0]].pop(marks.DIGEST, None)  # the mark of another file
-        put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
+        if not (isinstance(value, str) and name_now(config, key) == value):  # the same component keeps its parameters
+            put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
+
+
+def name_now(config: Any, key: str) -> str | None:
+    """Returns the name of the component that stands at a dotted key with parameters; None: there is none.
+
+    >>> name_now({"local_training": {"schedule": {"name": "cosine", "end": 0.1}}}, "local_training.schedule")
+    'cosine'
+    """
+    for step in re.split(r"\.(?!py:)", key):  # `mine.py:Log` is one name
+        config = config.get(step) if isinstance(config, dict) else None
+    return config.get("name") if isinstance(config, dict) else None
 
 
 @see("docs/how-to/command-line.md")

@@ -106,6 +106,11 @@ def open_splits(name: str) -> dict[str, Any]:
             path, _, configuration = name.partition(":")
             found = datasets.load_dataset(path, configuration or None)
     except (OSError, ValueError) as error:
+        if place.is_dir():
+            raise FileNotFoundError(
+                f"hf:{name} is a folder that save_to_disk did not write ({error}); "
+                "datasets.load_dataset(...).save_to_disk(FOLDER) writes one"
+            ) from error
         raise FileNotFoundError(f"hf:{name} is neither a folder here nor to be had from the hub: {error}") from error
     except IndexError as error:  # of a split without shards
         raise ValueError(f"hf:{name} cannot be read ({error}); has a split no examples?") from error

@@ -407,8 +407,10 @@ def test_folders_without_labels_or_examples_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has text \(Value\) beside its labels"):
         fs.load(f"hf:{tmp_path / 'text'}")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"hf:.*empty is neither a folder here"):
+    with pytest.raises(FileNotFoundError, match=r"hf:.*empty is a folder that save_to_disk did not write"):
         fs.load(f"hf:{tmp_path / 'empty'}")
+    with pytest.raises(FileNotFoundError, match=r"hf:.*none is neither a folder here nor to be had from the hub"):
+        fs.load(f"hf:{tmp_path / 'none'}")
 
 
 POINTS = pd.DataFrame({"x1": [1.0, 2, 3, 4], "x2": [0.0, 1, 0, 1], "y": [0, 1, 0, 1], "who": ["a", "a", "b", "b"]})

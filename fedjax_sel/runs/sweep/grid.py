@@ -90,11 +90,20 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
             shared.append(item)
         elif name == "seeds":
             raise ValueError(
-                f"{item} is not an axis: every combination has the same seeds; give seeds=[{text}], or --seeds"
+                f"{item} is not an axis: every combination has the same seeds; give {suggest_seeds(text)}, or --seeds"
             )
         else:
             axes[key] = values
     return shared, axes
+
+
+def suggest_seeds(text: str) -> str:
+    """Returns the list of seeds that was probably meant.
+
+    >>> suggest_seeds("0,1"), suggest_seeds("[0,1],[2,3]")
+    ('seeds=[0,1]', 'seeds=[0,1,2,3]')
+    """
+    return f"seeds=[{re.sub(r'[^0-9,]', '', text)}]"
 
 
 def split_values(text: str) -> list[str]:
