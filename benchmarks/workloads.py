@@ -217,10 +217,11 @@ PLACES = ("on the device", "in the host's memory", "mapped from a file")
 
 def places(scale: Scale, peak: float) -> Iterator[Row]:
     """Measures in three turns what it costs if no device holds the examples, so that clients wait for the host."""
-    turns, makers = (1, [flute_lr]) if scale.quick else (3, [flute_lr, gpfl_mlp, pfl_cifar])
+    turns, makers = (1, {flute_lr: 4}) if scale.quick else (3, {flute_lr: 100, pfl_cifar: 10})
     with tempfile.TemporaryDirectory() as folder:
-        for make in makers:
+        for make, rounds in makers.items():
             experiment, federation = make(scale)
+            experiment = replace(experiment, rounds=rounds, evaluate_every=rounds)
             mapped = map_examples(federation, Path(folder, f"{make.__name__}.npy"))
             for turn, place in itertools.product(range(turns), PLACES):
                 found = measured(
