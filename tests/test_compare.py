@@ -17,6 +17,7 @@ from fedjax_sel.report.compare import (
     compare_pairs,
     compare_runs,
     find_reachable_accuracy,
+    format_spread,
     list_intervals,
     list_runs,
 )
@@ -419,3 +420,7 @@ def test_seeds_that_diverged_are_not_beyond_a_budget():
     one = History(one.seeds, {**one.metrics, "alive": alive}, one.selections, one.num_clients)
     shown = rows_of(compare_runs({"a": (one, CONFIG)}, target=0.5, at_budget=True))
     assert [row[2:4] for row in shown] == [[">3 (2 of 3 never)", "never"]]
+
+
+def test_the_spread_of_losses_beyond_the_squares_of_float32_is_a_number():
+    assert format_spread(np.array([1e28, 3e28, np.nan], np.float32), "loss") == "2e+28 ± 1.414e+28"

@@ -40,9 +40,9 @@ GIVEN = {
 }
 
 
-def run(place, **changes):
+def run(place, say=None, **changes):
     asked = config.resolve({**GIVEN, **changes})
-    return execute("iris", asked, place, figures=False, console=Console(quiet=True))
+    return execute("iris", asked, place, figures=False, console=Console(quiet=True), say=say)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,12 @@ def test_models_of_the_shorter_run_do_not_stay(tmp_path):
     (tmp_path / "run" / "model-seed-1.orbax").mkdir()
     (tmp_path / "run" / "model-seed-0.orbax").symlink_to(tmp_path)
     (tmp_path / "run" / "model-seed-notes.npz").touch()  # the user's
-    run(tmp_path / "run", rounds=12)
+    said = []
+    run(tmp_path / "run", rounds=12, say=said.append)
+    assert [line for line in said if "removed" in line] == [
+        "model-seed-0.npz, model-seed-0.orbax, model-seed-1.safetensors, model-seed-1.orbax: removed, as the run goes "
+        "on; export the model again when it is over"
+    ]
     assert not (tmp_path / "run" / layout.MODELS).exists()
     assert not (tmp_path / "run" / pretrained.FILE).exists()
     assert [path.name for path in (tmp_path / "run").glob("model-seed-*")] == ["model-seed-notes.npz"]

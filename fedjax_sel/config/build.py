@@ -143,7 +143,8 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
       ValueError, FileNotFoundError: as for `build`.
     """
     source = load_source(config["data"]) if source is None else source
-    example = source if isinstance(source, Dataset) else source(config.data_seed or 0)
+    with see("docs/how-to/data.md"):
+        example = source if isinstance(source, Dataset) else source(config.data_seed or 0)
     if not len(example.test_y):
         with see("docs/how-to/data.md"):
             raise ValueError(

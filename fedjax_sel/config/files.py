@@ -75,6 +75,10 @@ def load(name: str) -> tuple[str, dict]:
         raise ValueError(
             f"there is a preset {name}, and a file {name} in this folder; name the file ./{name}, or rename it"
         )
+    if path.is_dir() and name not in list_presets():
+        inside = path / "config.yaml"
+        hint = f"; the configuration of the run in it is {inside}" if inside.is_file() else ""
+        raise ValueError(f"{name} is a folder; name a preset, or a file with a configuration{hint}")
     if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
         return path.stem, load_file(path)
     check_name("preset", name, list_presets())

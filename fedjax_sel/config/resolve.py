@@ -94,10 +94,19 @@ def resolve(given: Mapping[str, Any]) -> Config:
     return Config({key: out[key] for key in KEYS})
 
 
+TABLES = ("csv", "parquet", "json")
+"""Kinds of files that are no sources of examples, but may be named like one (`csv` is also a module of Python's)."""
+
+
 @see("`fedjax-sel list data`")
 def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
+    if isinstance(name, str) and name.partition(":")[0] in TABLES:
+        raise ValueError(
+            f"{key} {name}: tables are read in Python; write a function that returns fs.dataset(...), with the clients "
+            "as its owner, in a file of your own, and name it, as in data=mine.py:make partition=natural"
+        )
     known = list_source_parameters(name)
     part = own.load_function(key, name) if own.names_own_code(name) else None
     if part is not None and (seed := known.get("seed")):  # null: each seed of the run draws its own examples

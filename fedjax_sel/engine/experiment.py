@@ -208,7 +208,8 @@ class Experiment(Pytree):
         if judged and int(jnp.max(data.num_holdout)) == 0:
             raise ValueError(
                 "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
-                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
+                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2), or on the "
+                "command line holdout=0.2"
             )
 
     def warn_of_sizes(self, data: FederatedData) -> None:
@@ -282,7 +283,8 @@ class Experiment(Pytree):
         with see("docs/learn/own_data_selector.md"):
             check_data_signals(self.data_selection)
         check_examples(self.client_selection, self.data_selection, data, holdout=self.measures_holdout)
-        check_targets(self.task, self.client_selection, self.data_selection, data)
+        with see("docs/learn/own_task.md"):
+            check_targets(self.task, self.client_selection, self.data_selection, data)
 
 
 def stack_experiments(

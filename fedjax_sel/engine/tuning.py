@@ -121,9 +121,11 @@ def tune(
                 check_direction(study, there[0], data)
             histories = iter(sweep(there, data, seeds, how) if there else ())
             values = [one if one is PRUNED else make_or_prune(judge, next(histories)) for one in experiments]
-        except BaseException:
+        except BaseException as error:
             for trial in asked:
                 tell_trial(study, trial, float("nan"))
+            if at_once > 1 and "one after the other" in str(error):
+                error.add_note("fs.tune(..., at_once=1) runs the trials one after the other")
             raise
         exhausted = [tell_trial(study, trial, value) for trial, value in zip(asked, values, strict=True)]
         if any(exhausted):

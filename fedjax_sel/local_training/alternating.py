@@ -102,7 +102,7 @@ class Alternating(LocalTrainer):
         if not task.personal:
             raise ValueError(
                 "alternating: the task has no personal parts to alternate with; name some, as in "
-                "task.replace(personal=('head',)), or use sgd"
+                "task.replace(personal=('head',)) or model.personal=[head], or use sgd"
             )
         key_first, key_second = jax.random.split(key)
         count, longest = examples.mask.sum(), examples.longest

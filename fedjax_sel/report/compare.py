@@ -278,7 +278,7 @@ def format_metric(value: float, metric: str, sign: str = "") -> str:
 
 def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:
     """Returns mean ± standard deviation over the seeds with a value; the mean alone for one seed, – for none."""
-    values = values[~np.isnan(values)]
+    values = values[~np.isnan(values)].astype(np.float64)  # squares of a loss may overflow
     if not len(values):
         return "–"
     spread = f" ± {format_metric(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""

@@ -68,13 +68,16 @@ def execute(
       FolderError: the folder holds something else, or another process uses it.
       SystemExit: a signal ended the run; the code is 128 + its number, and completed rounds are kept.
     """
-    finished = layout.check(place, config) == "finished"
+    now = layout.check(place, config)
+    finished = now == "finished"
     wait_for_all()
     check_same(finished)
     if finished:
         return layout.read(place)[0]
     console = console or Console(quiet=not is_first())
     say = say or say_on_stderr()
+    if now == "extended" and is_first() and (old := [path.name for path in layout.list_exported(place, config)]):
+        say(f"{', '.join(old)}: removed, as the run goes on; export the model again when it is over")
     run = build(config, begin) if run is None else run
     rounds, kept_in = run.experiment.rounds, one_of or place
     points = None if debug else Checkpoints(place / layout.CHECKPOINTS, say=say)

@@ -206,15 +206,20 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
-        ends = formats.ENDINGS.values()
-        exported = (folder / f"{EXPORTED}{seed}{end}" for seed in config.seeds for end in ends)
-        for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn, *exported):
+        written = (folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML))
+        for path in (*written, *drawn, *list_exported(folder, config)):
             if path.is_dir() and not path.is_symlink():  # it belongs to the shorter run
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
         files.write_text(folder / CONFIG, config.dump())
     return now
+
+
+def list_exported(folder: Path, config: Config) -> list[Path]:
+    """Returns the exported models in the folder of a run, in every format."""
+    paths = (folder / f"{EXPORTED}{seed}{end}" for seed in config.seeds for end in formats.ENDINGS.values())
+    return [path for path in paths if path.exists() or path.is_symlink()]
 
 
 def save(

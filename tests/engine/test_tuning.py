@@ -47,8 +47,9 @@ def test_trials_run_in_batches_by_one_program_and_are_told_what_they_are_worth_a
 def test_a_trial_without_a_value_fails_and_so_do_those_of_a_batch_that_cannot_run(data):
     study = optuna.create_study(direction="maximize")
     fs.tune(study, make, data, trials=2, at_once=2, objective=lambda history: float("nan"))
-    with pytest.raises(ValueError, match="differ in floats alone, but two of these differ in"):
+    with pytest.raises(ValueError, match="differ in floats alone, but two of these differ in") as refused:
         fs.tune(study, lambda trial: experiment(0.1).replace(cohort_size=trial.number), data, trials=2)
+    assert refused.value.__notes__[-1] == "fs.tune(..., at_once=1) runs the trials one after the other"
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 4
     with pytest.raises(ValueError, match="trials is 0; it must be a whole number, at least 1"):
         fs.tune(study, make, data, trials=0)
