@@ -1445,7 +1445,10 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits data=npz:PATH", "put a file or a dataset in its place, as in 'tfds:fashion_mnist'"),
     ("run digits data=npz:missing.npz", "no file missing.npz"),
     ("run digits data=csv:mine.csv", "data csv:mine.csv: tables are read in Python; write a function that returns"),
-    ("run digits data=uacs data.setting=9", "uacs: setting is 9; it must be 1, 2 or 3, the paper's experiments; see docs/how-to/data.md"),
+    (
+        "run digits data=uacs data.setting=9",
+        "uacs: setting is 9; it must be 1, 2 or 3, the paper's experiments; see docs/how-to/data.md",
+    ),
     ("run digits data=3", "data is 3; it must be a name, or a mapping with a name and parameters"),
     ("run digits data=null", "data is missing; name a source, as in `data: digits`"),
     ("run digits data.test=0", "has no test examples to evaluate on; load it with a share, as in data.test: 0.2"),

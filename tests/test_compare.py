@@ -221,6 +221,30 @@ def test_runs_are_compared_when_each_seed_has_spent_what_the_first_run_spends():
     np.testing.assert_array_equal(by_rounds["b"][0].last("accuracy"), [0.8, 0.55])
 
 
+def test_a_seed_that_diverged_before_it_was_evaluated_counts_as_diverged_within_a_budget_too():
+    """It was left out before, so that the run looked finite; and no budget was large enough if all seeds had."""
+    first = spend([0, 1], [[np.nan, 0.2, np.nan, 0.4]] * 2, 10)
+    other = spend([0, 1], [[np.nan, 0.3, np.nan, 0.5], [np.nan] * 4], 10)
+    other.metrics["alive"][1] = 0
+    runs, said = limit_runs({"a": (first, CONFIG), "b": (other, CONFIG)}, read_budget("rounds=1"))
+    assert not said
+    assert runs["b"][0].seeds == (0, 1)
+    assert runs["b"][0].diverged.tolist() == [0, 1]
+    table, said = compare_pairs(runs, at_budget=True)
+    assert (rows_of(table)[0][:3], said) == (
+        ["2", "1", "+0.1000"],
+        ["seeds that diverged in 1 or 2, left out of the difference: 1"],
+    )
+    other.metrics["alive"][0] = 0
+    other.metrics["accuracy"][0] = np.nan
+    runs, said = limit_runs({"b": (other, CONFIG), "a": (first, CONFIG)}, read_budget("bytes=1"))
+    assert (runs["b"][0].diverged > 0).all()
+    late = spend([0, 1], [[np.nan, np.nan, np.nan, 0.5]] * 2, 10)
+    late.metrics["alive"][1, 3] = 0
+    with pytest.raises(ValueError, match="c has no accuracy within rounds, 50 % of run 1"):
+        limit_runs({"a": (first, CONFIG), "c": (late, CONFIG)}, read_budget("rounds=0.5"))
+
+
 def test_what_a_budget_leaves_open_is_said():
     first = spend([0, 1], [[0.1, 0.2, 0.3]] * 2, 10)
     cheap, dear = spend([0, 1], [[0.4, 0.5, 0.6]] * 2, 1), spend([0, 1], [[0.4, 0.5, 0.6]] * 2, [[10] * 3, [40] * 3])

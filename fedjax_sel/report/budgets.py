@@ -109,7 +109,7 @@ def limit_runs(
 ) -> tuple[dict[str, tuple[History, Any]], list[str]]:
     """Returns runs as they are when the first one's budget is spent, and lines on what could not be limited.
 
-    A run keeps the seeds that the first one has, too, and in which it was evaluated within the budget.
+    A run keeps the seeds that the first one has, too, and in which it was evaluated, or diverged, within the budget.
 
     Args:
       runs: the runs, by name.
@@ -145,22 +145,23 @@ def limit_runs(
         within = affordable & (history["alive"] > 0)
         history = hide_beyond(history, ~affordable)
         measured = ~np.isnan(history[seen]).all(axis=1)
-        if not measured.any():
+        kept = measured | (history.diverged > 0)  # a seed that diverged before it was evaluated is named as such
+        if not kept.any():
             raise ValueError(
                 f"{name} has no {seen} within {budget.name} of run 1 in any seed that both have; give a larger share"
             )
-        if not measured.all():
-            seeds = format_count(int((~measured).sum()), "seed")
+        if not kept.all():
+            seeds = format_count(int((~kept).sum()), "seed")
             said.append(
                 f"{number} has no {seen} within the budget in {seeds}, left out here; its mean is over the others, in "
                 "which it may have spent less a round"
             )
-        if lags := find_lags(history[seen][measured], within[measured]):
+        if measured.any() and (lags := find_lags(history[seen][measured], within[measured])):
             said.append(
                 f"{number} was last evaluated {lags} before its budget was spent: what it had reached is of then, what "
                 "it cost is of the whole budget; evaluate_every=1 is exact"
             )
-        out[name] = take_without_models(history, measured), about
+        out[name] = take_without_models(history, kept), about
     return out, said
 
 
