@@ -142,6 +142,10 @@ def test_a_component_that_is_named_again_keeps_its_parameters():
     assert (kept["alpha"], kept["clients"]) == (0.1, 5)
     for item in ("partition={name: dirichlet}", "partition=iid"):
         assert "alpha" not in config.override(base, [item])["partition"], item
+    marked = {**IRIS, "client_selection": {"name": "mine.py:Half", "code": "e84839d2", "start": 2.0}}
+    changed = config.override(marked, ["client_selection=mine.py:Half"])["client_selection"]
+    assert changed == {"name": "mine.py:Half", "start": 2.0}, "of today's code"
+    assert marked["client_selection"]["code"] == "e84839d2"
     nested = {**IRIS, "local_training": {"name": "sgd", "schedule": {"name": "cosine", "end": 0.1}}}
     for value, wanted in (("cosine", {"name": "cosine", "end": 0.1}), ("constant", "constant")):
         changed = config.override(nested, [f"local_training.schedule={value}"])

@@ -218,20 +218,24 @@ def override(
             value = callbacks.normalize_callbacks(value)
         if names_file(config, key):
             config[key.partition(".")[0]].pop(marks.DIGEST, None)  # the mark of another file
-        if not (isinstance(value, str) and name_now(config, key) == value):  # the same component keeps its parameters
+        there = find_part(config, key)
+        if isinstance(value, str) and there.get("name") == value:  # its parameters stay, and its code is today's
+            for mark in marks.MARKS:
+                there.pop(mark, None)
+        else:
             put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
 
 
-def name_now(config: Any, key: str) -> str | None:
-    """Returns the name of the component that stands at a dotted key with parameters; None: there is none.
+def find_part(config: Any, key: str) -> dict:
+    """Returns the mapping that stands at a dotted key; an empty one if there is none.
 
-    >>> name_now({"local_training": {"schedule": {"name": "cosine", "end": 0.1}}}, "local_training.schedule")
-    'cosine'
+    >>> find_part({"local_training": {"schedule": {"name": "cosine"}}}, "local_training.schedule")
+    {'name': 'cosine'}
     """
     for step in re.split(r"\.(?!py:)", key):  # `mine.py:Log` is one name
         config = config.get(step) if isinstance(config, dict) else None
-    return config.get("name") if isinstance(config, dict) else None
+    return config if isinstance(config, dict) else {}
 
 
 @see("docs/how-to/command-line.md")
