@@ -33,9 +33,6 @@ OF_ONE_RUN: dict[Key, str] = {
     ("mnist", "dirichlet", "fedprox"): "The published number is of the best of four μ, ours of 0.01 alone, which ends "
     "as FedAvg does here; and its deviation, 0.02, is the smallest of the table: with 0.05, as FedAvg has on IID, the "
     "interval would hold 0.",
-    ("mnist", "labels", "fedprox"): "The published number is of the best of four μ, ours of 0.01 alone. Ours is 1.5 "
-    "points below our FedAvg with the same seed, which it should resemble at so small a μ. FedAvg's three seeds are "
-    "within 0.42 points of each other; more seeds of FedProx and the other three μ have to say whether that is chance.",
 }
 """Likewise, but shown only while our number is that of a single run, which it describes."""
 
