@@ -254,9 +254,9 @@ def test_the_best_mu_is_chosen_among_those_with_the_most_seeds():
 
 
 def test_what_explains_a_single_run_is_told_of_no_more():
-    one = a_run(90.0, law="labels", method="fedprox", mu=0.01)
+    one = a_run(90.0, law="dirichlet", method="fedprox", mu=0.01)
     assert "ours of 0.01 alone" in page.render({"runs": [one]})
-    for more in (a_run(90.1, 1, law="labels", method="fedprox", mu=0.01), one | {"mu": 1.0, "best": 89.0}):
+    for more in (a_run(90.1, 1, law="dirichlet", method="fedprox", mu=0.01), one | {"mu": 1.0, "best": 89.0}):
         text = page.render({"runs": [one, more]})
         assert "ours of 0.01 alone" not in text
         assert "ours below" not in text or "Not explained." in text
