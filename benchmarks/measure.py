@@ -94,6 +94,7 @@ def measured(
         "rounds": history.rounds,
         "seeds": seeds,
         "layout": history.about["layout"],
+        "examples_on": history.about["examples_on"],
         "seconds_a_round": a_round,
         "seconds_a_round_fastest": float(spent.min()),
         "seconds_a_round_and_seed": a_round / seeds,

@@ -341,3 +341,16 @@ def test_a_second_look_refutes_more_and_many_seeds_refute_no_true_advantage():
     assert count_verdicts(SMALL, DEVIATION, 400, 0.005, repeats=5) == {"reproduced": 5}
     kept, lenient = (count_verdicts(FAILING, FAILING_DEVIATION, 20, nu, repeats=200) for nu in (0.005, 0.0))
     assert kept["not reproduced"] > 120 > 20 > lenient["not reproduced"], "ν refutes a claim that fails in one of three"
+
+
+def test_a_round_is_timed_for_each_place_of_the_examples_and_computes_the_same_there(tmp_path):
+    from benchmarks.workloads import PLACES, Scale, flute_lr, map_examples, places
+
+    _, federation = flute_lr(Scale(quick=True))
+    mapped = map_examples(federation, tmp_path / "x.npy")
+    assert isinstance(mapped.source.x, np.memmap)
+    np.testing.assert_array_equal(mapped.source.x, federation.source.x)
+    rows = list(places(Scale(quick=True), 1e9))
+    assert [row["examples"] for row in rows] == list(PLACES)
+    assert [row["examples_on"].startswith("on the host") for row in rows] == [False, True, True]
+    assert len({row["final_accuracy"] for row in rows}) == 1

@@ -135,8 +135,8 @@ def test_models_of_the_shorter_run_do_not_stay(tmp_path):
     said = []
     run(tmp_path / "run", rounds=12, say=said.append)
     assert [line for line in said if "removed" in line] == [
-        "model-seed-0.npz, model-seed-0.orbax, model-seed-1.safetensors, model-seed-1.orbax: removed, as the run goes "
-        "on; export the model again when it is over"
+        "model-seed-0.npz, model-seed-0.orbax, model-seed-1.safetensors, model-seed-1.orbax: of the shorter run, and "
+        "removed when it goes on; export the model again"
     ]
     assert not (tmp_path / "run" / layout.MODELS).exists()
     assert not (tmp_path / "run" / pretrained.FILE).exists()

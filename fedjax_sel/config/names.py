@@ -166,6 +166,15 @@ def names_file(config: Mapping[str, Any], key: str) -> bool:
     return rest in ("pretrained", "data_dir") or (rest in known and takes_path(known[rest].annotation))
 
 
+def split_key(key: str) -> list[str]:
+    """Returns the names in a dotted key.
+
+    >>> split_key("callbacks.mine.py:Log.every")
+    ['callbacks', 'mine.py:Log', 'every']
+    """
+    return re.split(r"\.(?!py:)", key)
+
+
 def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) -> None:
     """Sets a dotted key.
 
@@ -178,7 +187,7 @@ def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) 
     Raises:
       ValueError: the key is set already, or something along its path has no parameters.
     """
-    *path, last = re.split(r"\.(?!py:)", key)  # `mine.py:Log` is one name
+    *path, last = split_key(key)
     for name in path:
         inner = config.get(name)
         config[name] = {"name": inner} if isinstance(inner, str) else {} if inner is None else inner

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +16,16 @@ from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints
 from fedjax_sel.config.components import KINDS, SYNTHETIC, complete_marked, list_source_parameters
 from fedjax_sel.config.config import Config, write_seeds
 from fedjax_sel.config.files import parse_yaml
-from fedjax_sel.config.names import SHORT, names_file, put, rename, translate_key, translate_parameter, translate_value
+from fedjax_sel.config.names import (
+    SHORT,
+    names_file,
+    put,
+    rename,
+    split_key,
+    translate_key,
+    translate_parameter,
+    translate_value,
+)
 from fedjax_sel.config.task import resolve_task
 from fedjax_sel.data import sources
 from fedjax_sel.devices.clock import Deadline
@@ -233,7 +241,7 @@ def find_part(config: Any, key: str) -> dict:
     >>> find_part({"local_training": {"schedule": {"name": "cosine"}}}, "local_training.schedule")
     {'name': 'cosine'}
     """
-    for step in re.split(r"\.(?!py:)", key):  # `mine.py:Log` is one name
+    for step in split_key(key):
         config = config.get(step) if isinstance(config, dict) else None
     return config if isinstance(config, dict) else {}
 

@@ -76,8 +76,7 @@ def execute(
         return layout.read(place)[0]
     console = console or Console(quiet=not is_first())
     say = say or say_on_stderr()
-    if now == "extended" and is_first() and (old := [path.name for path in layout.list_exported(place, config)]):
-        say(f"{', '.join(old)}: removed, as the run goes on; export the model again when it is over")
+    exported = [path.name for path in layout.list_exported(place, config)] if now == "extended" else []
     run = build(config, begin) if run is None else run
     rounds, kept_in = run.experiment.rounds, one_of or place
     points = None if debug else Checkpoints(place / layout.CHECKPOINTS, say=say)
@@ -86,6 +85,8 @@ def execute(
         show_progress(console, name, rounds, announce=announce) as bar,
         catch_signals(say) as stopper,
     ):
+        if exported and is_first():
+            say(f"{', '.join(exported)}: of the shorter run, and removed when it goes on; export the model again")
         callbacks = [lock, bar, *run.callbacks(place), stopper] if is_first() else [stopper]
         history = run.simulate(callbacks=callbacks, checkpoints=points, memory=to_bytes(memory), debug=debug)
         stopper.signal = max_over_processes(stopper.signal)
