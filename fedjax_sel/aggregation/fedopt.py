@@ -19,7 +19,9 @@ class FedOpt(Aggregator):
     """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` starts at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias
-    correction, as in the source. An empty cohort leaves the model, `m` and `v` unchanged.
+    correction, as in Algorithm 2. The authors' code has it, starts `v` at 0 and takes `β₂ = 0.999`; its first steps
+    are about half as long, so that its learning rates may be too large here. An empty cohort leaves the model, `m` and
+    `v` unchanged.
 
     Attributes:
       learning_rate: the server's, `η`.

@@ -47,8 +47,8 @@ class HACCS(ClientSelector):
     the fastest keep their slots even if they never return. Each client sends its
     label counts, `C` numbers, once, and each member its training loss. The clients must have devices, whose expected
     seconds cost nothing to know. Noise on the counts, which the source allows for privacy, is left out. The authors'
-    code divides the sums over available clients by the cluster's full size, and takes a client's use of its processor
-    for its seconds.
+    code divides the sums over available clients by the cluster's full size, and the loss that it squares is, of every
+    client after each round, the share of its examples that the new global model gets wrong.
 
     Attributes:
       rho: ρ, the weight of speed relative to loss.

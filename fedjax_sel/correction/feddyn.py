@@ -34,6 +34,10 @@ class FedDyn(Correction):
     nothing moves any more, although their own optima differ. As in the paper, the server's mean weighs members equally
     (`mean` without `weighting`); with any other aggregator this is another method.
 
+    The authors' code divides `α` by `n_i / n̄` on a client with `n_i` examples, where `n̄` is the clients' mean, and
+    clips every gradient, with these terms, to norm 10. The accuracy that it reports is that of the mean of all clients'
+    last models; here, it is the server's.
+
     Attributes:
       alpha: `α`; the paper has 0.001 to 0.1.
 

@@ -42,7 +42,8 @@ class Scaffold(Correction):
     The sum over the cohort is divided by the number of all clients, as in the source; dividing by the cohort size
     instead is a known mistake of other implementations. The server's step size is the aggregator's (1 with `mean`).
 
-    Flower's `niid_bench` is `Scaffold(applied="after_momentum", weighting="size")`: its steps are those of SGD with
+    If all clients take part in every round, Flower's `niid_bench` is `Scaffold(applied="after_momentum",
+    weighting="size")` (its variates start at the model, which cancels only then): its steps are those of SGD with
     momentum on the uncorrected gradients, plus `η (c_i - c)`, and `K η` is the sum of the learning rates. Its variates
     are the default's times `Σ_k a_k / (K η)`, where `a_k` is the weight of the `k`-th gradient in the update, so the
     corrections of a round have the same sum; in the default, momentum merely spreads them over the later steps.

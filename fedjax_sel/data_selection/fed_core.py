@@ -27,10 +27,10 @@ class FedCore(Coreset):
 
     A client minimises the mean of `w_j ℓ_j` over the `U` examples of the coreset, where `w_j` is the weight above times
     `U / n`; this approximates its mean loss if every class has a medoid. The authors' code divides each minibatch by
-    the sum of its weights instead. There, the first of `E` epochs trains on all examples, which also yields their
-    gradients, and `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per second; here, the gradients take
-    a forward pass, and all epochs train on the coreset. For logistic regression, their code compares the inputs
-    themselves instead of gradients, which is not implemented.
+    the sum of its weights instead. There, the first of `E` epochs trains on all examples and is followed by a pass for
+    their gradients, which takes no time, and `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per
+    second; a client without time for one epoch is left out. Here, all epochs train on the coreset. For logistic
+    regression, their code compares the inputs themselves instead of gradients, which is not implemented.
 
     With a number of local steps instead of epochs, fewer examples can take longer (more passes over them), so a client
     whose coreset `fraction` makes smaller than the deadline alone would may be late.

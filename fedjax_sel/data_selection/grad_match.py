@@ -27,7 +27,10 @@ class GradMatch(Coreset):
 
     A client minimises the mean of `w_j ℓ_j` over the coreset. Before the coreset is filled up, `w` is scaled to a mean
     of 1, however much `λ` has shrunk it; negative weights count as 0, and if none is positive, all are 1. The authors'
-    code of GRAD-MATCH divides the loss of each minibatch by the sum of its weights instead.
+    code of GRAD-MATCH (CORDS) divides the loss of each minibatch by the sum of its weights instead. Its pursuit takes
+    the largest inner product rather than the largest absolute value, drops an example whose weight is negative at once,
+    and ends if it would choose an example again. By default it matches a class on its own row of the output layer,
+    keeps a coreset for 20 epochs, and has a tolerance of 1e-100; here, `every` and `fewest` have GCFL's values.
 
     The authors' code of GCFL matches the gradients of a class on its own row of the output layer only, to their mean
     instead of their sum, and clamps the weights to `min(5, max(1, w + 1))` (`weighting="clamped"`). There, the function

@@ -22,6 +22,10 @@ class Importance(DataSelector):
     `uniform` above 0, `q` is mixed with the uniform distribution, which bounds the weight of each draw, `1 / (n q_j)`,
     by `1 / uniform`.
 
+    The source draws the examples of every step anew, out of three times as many that are drawn uniformly, and does so
+    only once this is estimated to reduce the variance enough; before, its steps are uniform. Here, a client draws once
+    a round, out of all its examples and from the first round on, and its epochs share that draw.
+
     An aggregator that weights by size counts all of the client's examples.
 
     Attributes:

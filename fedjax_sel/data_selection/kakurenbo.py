@@ -27,7 +27,7 @@ class Kakurenbo(DataSelector):
     those of the previous epoch. Ties are broken at random.
 
     The authors' code divides the learning rate by `1 - F`, whatever is hidden (`rescale="scheduled"`), and normalises
-    the probabilities over the batch instead of the classes, which is not implemented.
+    the probabilities over the batch instead of the classes, which is not implemented. Its first epoch hides nothing.
 
     An aggregator that weights by size counts all of the client's examples.
 

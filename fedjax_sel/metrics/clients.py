@@ -20,6 +20,8 @@ def mean_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "
 def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) -> Float[np.ndarray, "..."]:
     """Returns the mean over the worst tenth of the clients with finite values, rounded up to whole clients.
 
+    The authors' code rounds down.
+
     Args:
       values: of each client.
       higher_is_better: whether the lowest values are the worst.

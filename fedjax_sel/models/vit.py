@@ -31,7 +31,7 @@ class ViT(nn.Module):
       dropout: share of the activations set to zero while training, after the embedding and in each block.
 
     Source: Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale", 2021,
-    https://arxiv.org/abs/2010.11929, Eq. (1) to (4).
+    https://arxiv.org/abs/2010.11929, Eq. (1) to (4); initial values and the places of dropout are ours.
 
     >>> import jax
     >>> x = jax.ShapeDtypeStruct((2, 8, 8, 3), "float32")

@@ -107,12 +107,14 @@ def test_fedopt_is_its_text(optimizer, weighting):
     np.testing.assert_allclose(weights_of(history), w, rtol=1e-3, atol=1e-4)
 
 
-def test_fedavgm_is_its_text_and_without_momentum_the_mean():
-    history = run(FedAvgM(0.7, 0.5))
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_fedavgm_is_its_text_and_without_momentum_the_mean(nesterov):
+    history = run(FedAvgM(0.7, 0.5, nesterov=nesterov))
     w, v = np.zeros(2), np.zeros(2)
     for cohort in history.selections[0]:
-        v = 0.7 * v + np.mean([d for d, _, _ in updates(w, cohort)], axis=0)
-        w = w + 0.5 * v
+        delta = np.mean([d for d, _, _ in updates(w, cohort)], axis=0)
+        v = 0.7 * v + delta
+        w = w + 0.5 * (delta + 0.7 * v if nesterov else v)
     np.testing.assert_allclose(weights_of(history), w, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(weights_of(run(FedAvgM(0.0))), weights_of(run(Mean())), rtol=1e-6)
 

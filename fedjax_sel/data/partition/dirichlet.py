@@ -19,8 +19,8 @@ DRAWS = 100
 class Dirichlet:
     """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the examples of that class.
 
-    Both sizes and label mixes vary. Flower's `DirichletPartitioner` follows the same law by default. Not to be confused
-    with `ClientDirichlet`, where each *client* draws its mix of classes.
+    Both sizes and label mixes vary. Flower's `DirichletPartitioner` follows the same law, by default with
+    `min_examples=10`. Not to be confused with `ClientDirichlet`, where each *client* draws its mix of classes.
 
     The cuts between clients are rounded down, as in the authors' code: of each class, the first client has half an
     example less than its share on average, and the last half an example more.
