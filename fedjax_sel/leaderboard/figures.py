@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from fedjax_sel.leaderboard.findings import FEWEST_SEEDS
 from fedjax_sel.leaderboard.measures import ACCURACY, COSTS
-from fedjax_sel.leaderboard.scales import PRIMARY, Budget
+from fedjax_sel.leaderboard.scales import ALL_ROUNDS, PRIMARY
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.leaderboard.statistics import (
@@ -31,7 +31,6 @@ from fedjax_sel.leaderboard.statistics import (
 from fedjax_sel.papers.paper import Figure
 from fedjax_sel.report.figures import COLOURS
 
-LATEST = Budget("rounds", 1.0)
 TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 """Ticks on cost axes, as multiples of the baseline's cost."""
 
@@ -106,7 +105,7 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     """Returns a figure of accuracy against each cost, one point per selector, with the Pareto front."""
     kinds = [kind for kind in COSTS if not select(tidy, f"{kind} of the run").empty]
     figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), squeeze=False, layout="constrained", sharey=True)
-    block = take_block(tidy, LATEST)
+    block = take_block(tidy, ALL_ROUNDS)
     value = bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values, draws=500)
     fronts = []
     for ax, kind in zip(axes.flat, kinds, strict=False):

@@ -17,7 +17,7 @@ from rich.text import Text
 from fedjax_sel.leaderboard.cells import FINISHED, Cell
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import Finding, judge_predictions
-from fedjax_sel.leaderboard.scales import KINDS, PRIMARY, Budget
+from fedjax_sel.leaderboard.scales import ALL_ROUNDS, KINDS, PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import leave_out_variants
 from fedjax_sel.leaderboard.selectors import VARIANTS
 from fedjax_sel.leaderboard.tables import (
@@ -137,7 +137,7 @@ def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Fi
         judged,
         tabulate_counts(tidy),
         tabulate_mean_gains(tidy),
-        tabulate_groups(tidy),
+        *(tabulate_groups(tidy, budget) for budget in (PRIMARY, ALL_ROUNDS) if budget.name in known),
         *([varied] if varied.rows else []),
         tabulate_gains(tidy, PRIMARY),
         tabulate_budgets(tidy),

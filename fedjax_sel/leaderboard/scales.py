@@ -40,8 +40,11 @@ SCALES: dict[str, Scale] = {
 }
 
 
+ALL_ROUNDS = Budget("rounds", 1.0)
+"""What papers on selection mostly compare at: all rounds, where signals cost nothing."""
+
 BUDGETS: tuple[Budget, ...] = (
-    Budget("rounds", 1.0),
+    ALL_ROUNDS,
     *(Budget(kind, share) for share in (0.5, 0.2) for kind in KINDS),
 )
 """The budgets of tables; all but the first are below all rounds, so that a cheaper selector spends them in its run."""

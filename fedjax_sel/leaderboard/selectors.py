@@ -28,7 +28,7 @@ class Competitor:
         cohort.
       cohort: slots of its cohort, as a multiple of the federation's.
       public: whether it needs public examples.
-      grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: it has none.
+      grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: none is tuned.
       rate: factor on the federation's learning rate.
       alias: its name in tables; "": `name`.
       varies: the selector of which it is a variant; "": it is none, and is ranked.
@@ -105,7 +105,7 @@ def list_competitors() -> list[Competitor]:
         Competitor("gradient_norm", CLIENT),
         Competitor("greedy_shapley", grid={"alpha": (0.75, 0.5)}),
         Competitor("haccs", CLIENT, grid={"rho": (0.5, 0.0)}),
-        Competitor("hics_fl", CLIENT, grid={"gamma": (4.0, 1.0)}),
+        Competitor("hics_fl", CLIENT, grid={"temperature": (0.0025, 0.025)}),
         Competitor("importance", COHORT, grid={"uniform": (0.0, 0.5)}),
         Competitor("k_vib", COHORT),
         Competitor("lefl", public=True),
@@ -132,6 +132,7 @@ def list_variants() -> list[Competitor]:
         Competitor(small, alias="uniform_small_first", varies="gpfl_without_rewards"),
         replace(clusters, settings={"by": "size"}, alias="clustered_by_size"),
         replace(clusters, settings={"by": "oracle"}, alias="clustered_oracle"),
+        replace(SELECTORS["hics_fl"], settings={"temperature": 0.025}, alias="hics_fl_warmer", varies="hics_fl"),
         replace(SELECTORS["fedcs"], settings={"fraction": 0.2}, alias="fedcs_of_a_fifth", varies="fedcs"),
         *(replace(SELECTORS[name], alias=f"{name}_half", varies=name, horizon=0.5) for name in by_rounds),
     ]

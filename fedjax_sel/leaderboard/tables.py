@@ -214,16 +214,16 @@ def tabulate_counts(tidy: pd.DataFrame) -> Table:
     return Table("How many selectors differ from uniform on the mean of all federations", columns, tuple(rows), note)
 
 
-def tabulate_groups(tidy: pd.DataFrame) -> Table:
-    """Returns the mean gain under the primary budget by groups of federations, and without the most important one."""
-    whole = mean_gains(tidy, PRIMARY)
-    federations = list(take_block(tidy, PRIMARY).federations)
+def tabulate_groups(tidy: pd.DataFrame, budget: Budget) -> Table:
+    """Returns the mean gain under a budget by groups of federations, and without the most important one."""
+    whole = mean_gains(tidy, budget)
+    federations = list(take_block(tidy, budget).federations)
     groups: dict[str, list[str]] = {}
     for name in federations:
         groups.setdefault(find_group(name), []).append(name)
-    of_group = {group: group_gains(tidy, PRIMARY, mine) for group, mine in groups.items()}
+    of_group = {group: group_gains(tidy, budget, mine) for group, mine in groups.items()}
     without = {
-        one: group_gains(tidy, PRIMARY, [name for name in federations if name != one])
+        one: group_gains(tidy, budget, [name for name in federations if name != one])
         for one in federations
         if len(federations) > 1
     }
@@ -241,7 +241,7 @@ def tabulate_groups(tidy: pd.DataFrame) -> Table:
         "without correction. The number of federations is in brackets. The last two columns leave out the federation "
         "that changes the mean most."
     )
-    title = f"Mean gain over uniform at equal {PRIMARY.name}, by groups of federations"
+    title = f"Mean gain over uniform at equal {budget.name}, by groups of federations"
     return Table(title, ("selector", f"all ({len(federations)})", *heads, *last), tuple(rows), note)
 
 

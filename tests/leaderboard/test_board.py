@@ -264,7 +264,7 @@ def test_only_limits_the_kinds_it_names_and_keeps_the_baseline():
     assert [one.name for one in federations] == ["digits"]
     assert [one.label for one in selectors] == [*SELECTORS, *VARIANTS]
     _, selectors = choose(SCALES["small"], ["hics*"], [])
-    assert [one.label for one in selectors] == ["uniform", "hics_fl", "hics_fl_half"]
+    assert [one.label for one in selectors] == ["uniform", "hics_fl", "hics_fl_warmer", "hics_fl_half"]
     with pytest.raises(ValueError, match="did you mean 'oort'"):
         choose(SCALES["small"], ["oortt"], [])
 

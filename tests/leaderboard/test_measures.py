@@ -326,7 +326,7 @@ def test_a_gain_that_hangs_on_one_federation_is_shown_without_it():
         ],
         columns=["federation", "selector", "seed", "measure", "budget", "value", "censored"],
     )
-    table = tabulate_groups(tidy)
+    table = tabulate_groups(tidy, PRIMARY)
     assert table.columns[1:] == ("all (3)", "digits (1)", "fashion (2)", "without one", "which")
     (row,) = table.rows
     assert [cell.split(" ")[0] for cell in row[1:5]] == ["+3.3", "+20.0", "-5.0", "-5.0"]
