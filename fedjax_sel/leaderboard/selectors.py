@@ -32,7 +32,7 @@ class Competitor:
       rate: factor on the federation's learning rate.
       alias: its name in tables; "": `name`.
       varies: the selector of which it is a variant; "": it is none, and is ranked.
-      horizon: the share of the scale's rounds that its runs have.
+      horizon: how many times the scale's rounds its runs have.
     """
 
     name: str
@@ -127,6 +127,7 @@ def list_variants() -> list[Competitor]:
     small = "fedjax_sel.leaderboard.controls:SmallCohortsFirst"
     clusters = replace(SELECTORS["clustered_sampling"], varies="clustered_sampling")
     by_rounds = ("adapow_d", "hics_fl", "k_vib", "tifl")  # their schedules depend on the number of rounds
+    cheap = ("oort", "fedcs", "haccs", "device_heuristic", "optimal_sampling")  # many runs end before their budget
     return [
         Competitor(BASELINE, CLIENT, alias="uniform_client_weights", varies=BASELINE),
         Competitor(small, alias="uniform_small_first", varies="gpfl_without_rewards"),
@@ -135,6 +136,7 @@ def list_variants() -> list[Competitor]:
         replace(SELECTORS["hics_fl"], settings={"temperature": 0.025}, alias="hics_fl_warmer", varies="hics_fl"),
         replace(SELECTORS["fedcs"], settings={"fraction": 0.2}, alias="fedcs_of_a_fifth", varies="fedcs"),
         *(replace(SELECTORS[name], alias=f"{name}_half", varies=name, horizon=0.5) for name in by_rounds),
+        *(replace(SELECTORS[name], alias=f"{name}_longer", varies=name, horizon=4.0) for name in cheap),
     ]
 
 

@@ -34,6 +34,7 @@ from fedjax_sel.leaderboard.tables import (
     tabulate_mean_gains,
     tabulate_ranking,
     tabulate_unfinished,
+    tabulate_variants,
 )
 from fedjax_sel.metrics import last_mean
 from fedjax_sel.papers.measures import settle, settle_history
@@ -343,6 +344,27 @@ def test_a_run_that_ends_before_its_budget_is_marked_in_the_tables():
     assert [row[column].endswith("†") for row in table.rows] == [False, True]
     gains = tabulate_gains(build_tidy(cells, {"one": LABELS}), Budget("bytes", 0.5))
     assert [row[1].endswith("†") for row in gains.rows] == [True]
+
+
+def test_runs_with_more_rounds_are_compared_where_the_selectors_own_end_before_the_budget():
+    """In points over uniform's 50 at half of its spending: 10 for the selector, 20 with more rounds."""
+    finals = {"uniform": 0.5, "oort": 0.6, "oort_longer": 0.7, "hics_fl": 0.4, "hics_fl_half": 0.5}
+    tidy = pd.DataFrame(
+        [
+            ("digits", name, seed, "accuracy", budget, final, name == "oort" and not budget.startswith("bytes"))
+            for name, final in finals.items()
+            for budget in ("bytes, 50 %", "bytes, 20 %", "seconds, 50 %", "joules, 50 %")
+            for seed in range(3)
+        ],
+        columns=["federation", "selector", "seed", "measure", "budget", "value", "censored"],
+    )
+    rows = [[row[0], row[2], *(cell.split(" ")[0] for cell in row[4:])] for row in tabulate_variants(tidy).rows]
+    assert rows == [
+        ["hics_fl_half", "bytes, 50 %", "+0.0", "-10.0", "+10.0"],
+        ["hics_fl_half", "bytes, 20 %", "+0.0", "-10.0", "+10.0"],
+        ["oort_longer", "seconds, 50 %", "+20.0", "+10.0", "+10.0"],
+        ["oort_longer", "joules, 50 %", "+20.0", "+10.0", "+10.0"],
+    ]
 
 
 def test_users_text_is_escaped_in_both_pages(tidy):
