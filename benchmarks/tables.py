@@ -16,6 +16,7 @@ COLUMNS = ("workload", "seeds", "ms a round", "and seed", "compilation (s)", "GF
 
 PEERS = {
     "torch": ("PyTorch loop", ""),
+    "torch_func": ("torch.func", ""),
     "fedjax": ("FedJAX", "fedjax"),
     "pfl": ("pfl-research", "pfl"),
     "flower": ("Flower", "flwr"),

@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 import torch
-from flwr.client import NumPyClient
-from flwr.common import Context
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from nets import net, tensors, train
 
 SOURCE = "FLOWER_WORK"
@@ -27,28 +27,19 @@ def held():
     return HELD
 
 
-def load(model, arrays):
-    """Loads parameters into a model."""
-    names = model.state_dict().keys()
-    model.load_state_dict({name: torch.from_numpy(np.array(a)) for name, a in zip(names, arrays, strict=True)})
+client = ClientApp()
 
 
-class Client(NumPyClient):
-    """One client."""
-
-    def __init__(self, number):
-        self.number = number
-
-    def fit(self, parameters, config):
-        """Trains locally."""
-        here = held()
-        file, (x, y, _, _) = here["file"], here["rows"]
-        rows = file["order"][file["offset"][self.number] : file["offset"][self.number] + file["size"][self.number]]
-        load(here["net"], parameters)
-        train(here["net"], x[rows], y[rows], here["work"], torch.Generator().manual_seed(self.number))
-        return [value.numpy() for value in here["net"].state_dict().values()], len(rows), {}
-
-
-def client(context: Context):
-    """Returns a client by its number."""
-    return Client(int(context.node_config["partition-id"])).to_client()
+@client.train()
+def fit(message: Message, context: Context) -> Message:
+    """Trains a client, known by its number, locally."""
+    here, number = held(), int(context.node_config["partition-id"])
+    file, (x, y, _, _) = here["file"], here["rows"]
+    rows = file["order"][file["offset"][number] : file["offset"][number] + file["size"][number]]
+    here["net"].load_state_dict(message.content["arrays"].to_torch_state_dict())
+    train(here["net"], x[rows], y[rows], here["work"], torch.Generator().manual_seed(number))
+    found = {
+        "arrays": ArrayRecord(here["net"].state_dict()),
+        "metrics": MetricRecord({"num-examples": len(rows)}),
+    }
+    return Message(content=RecordDict(found), reply_to=message)

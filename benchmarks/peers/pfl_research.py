@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 import torch
-from nets import accuracy, net, tensors
+from nets import accuracy, choose_threads, net, tensors
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -61,7 +61,18 @@ def main(source, out):
     """Runs the simulation."""
     file = np.load(source)
     work = json.loads(str(file["work"]))
-    x, y, test_x, test_y = tensors(file, work)
+    rows = tensors(file, work)
+    threads = choose_threads(lambda rounds: run(file, work, rows, rounds)[0], len(file["cohorts"]))
+    spent, model = run(file, work, rows, len(file["cohorts"]))
+    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": threads}
+    found["versions"] = {"pfl": version("pfl"), "torch": torch.__version__}
+    with open(out, "w") as place:
+        json.dump(found, place)
+
+
+def run(file, work, rows, rounds):
+    """Returns the seconds of each round, and the model after the last."""
+    x, y, _, _ = rows
     order, offset, size = file["order"], file["offset"], file["size"]
     torch.manual_seed(0)
     model = Wrapped(net(file, work))
@@ -75,7 +86,7 @@ def main(source, out):
     marks = Marks()
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(
-            central_num_iterations=work["rounds"],
+            central_num_iterations=rounds,
             evaluation_frequency=10**9,
             train_cohort_size=file["cohorts"].shape[1],
             val_cohort_size=0,
@@ -94,10 +105,8 @@ def main(source, out):
         model_eval_params=NNEvalHyperParams(local_batch_size=None),
         callbacks=[marks],
     )
-    found = {"seconds": np.diff(marks.at).tolist(), "accuracy": accuracy(model, test_x, test_y)}
-    found["versions"] = {"pfl": version("pfl"), "torch": torch.__version__}
-    with open(out, "w") as place:
-        json.dump(found, place)
+    return np.diff(marks.at).tolist(), model
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,4 +1,7 @@
-"""The loop over clients that everyone writes first, in PyTorch: python torch_loop.py WORK.npz OUT.json."""
+"""The loop over clients that everyone writes first, in PyTorch: python torch_loop.py WORK.npz OUT.json.
+
+With one thread or one for each core, whichever is faster: steps of a few rows are too small for two.
+"""
 # pyright: reportMissingImports=false
 
 import copy
@@ -8,14 +11,25 @@ import time
 
 import numpy as np
 import torch
-from nets import accuracy, net, tensors, train
+from nets import accuracy, choose_threads, net, tensors, train
 
 
 def main(source, out):
     """Runs the loop."""
     file = np.load(source)
     work = json.loads(str(file["work"]))
-    x, y, test_x, test_y = tensors(file, work)
+    rows = tensors(file, work)
+    threads = choose_threads(lambda rounds: run(file, work, rows, rounds)[0], len(file["cohorts"]))
+    spent, model = run(file, work, rows, len(file["cohorts"]))
+    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": threads}
+    found["versions"] = {"torch": torch.__version__}
+    with open(out, "w") as place:
+        json.dump(found, place)
+
+
+def run(file, work, rows, rounds):
+    """Returns the seconds of each round, and the model after the last."""
+    x, y, _, _ = rows
     order, offset, size = (torch.from_numpy(file[key]).long() for key in ("order", "offset", "size"))
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
@@ -23,21 +37,20 @@ def main(source, out):
     if work["model"] == "cnn":
         model = model.to(memory_format=torch.channels_last)
     local, spent = copy.deepcopy(model), []
-    for cohort in file["cohorts"]:
+    for cohort in file["cohorts"][:rounds]:
         began = time.perf_counter()
         received = {key: value.clone() for key, value in model.state_dict().items()}
         total = {key: torch.zeros_like(value) for key, value in received.items()}
         for client in cohort:
-            rows = order[offset[client] : offset[client] + size[client]]
+            mine = order[offset[client] : offset[client] + size[client]]
             local.load_state_dict(received)
-            train(local, x[rows], y[rows], work, generator)
+            train(local, x[mine], y[mine], work, generator)
             for key, value in local.state_dict().items():
                 total[key] += value / len(cohort)
         model.load_state_dict(total)
         spent.append(time.perf_counter() - began)
-    found = {"seconds": spent, "accuracy": accuracy(model, test_x, test_y), "versions": {"torch": torch.__version__}}
-    with open(out, "w") as place:
-        json.dump(found, place)
+    return spent, model
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

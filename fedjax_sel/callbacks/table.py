@@ -9,7 +9,7 @@ from typing import Literal
 from fedjax_sel.callbacks._ops import locate, refuse_sweep
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
-from fedjax_sel.runs.files import write_atomic
+from fedjax_sel.runs.files import write_atomic, write_parquet
 
 __all__ = ["Table"]
 
@@ -54,9 +54,9 @@ class Table:
 
     def after_central_iteration(self, history: History) -> None:
         """Writes all rounds so far."""
-        table = history.to_pandas()
-        with write_atomic(locate(self.folder) / f"table.{self.format}") as new:
-            if self.format == "csv":
-                table.to_csv(new, index=False)
-            else:
-                table.to_parquet(new, index=False)
+        table, path = history.to_pandas(), locate(self.folder) / f"table.{self.format}"
+        if self.format == "parquet":
+            write_parquet(path, table)
+            return
+        with write_atomic(path) as new:
+            table.to_csv(new, index=False)

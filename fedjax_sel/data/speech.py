@@ -117,7 +117,7 @@ def measure_mel_power(
     padded = np.zeros((frames + 1) * hop)
     padded[hop // 2 : hop // 2 + len(sound)] = sound
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop]
-    spectra = np.abs(np.fft.rfft(windows * signal.get_window("hann", 2 * hop))) ** 2
+    spectra = np.abs(np.fft.rfft(windows * np.asarray(signal.get_window("hann", 2 * hop), float))) ** 2
     return make_filterbank(bands, 2 * hop, at) @ spectra.T
 
 

@@ -100,7 +100,7 @@ def estimate_cost(
         least = min(map(len, every))
         drawn.append([np.sort(one)[::-1][: least : shares[1]] for one in every])
     count = np.asarray(drawn, float)  # turn, seed, member
-    side, each = count.shape[1:]
+    side, each = len(drawn[0]), len(drawn[0][0])
 
     def price(width: int) -> float:
         crowded = side > 1 and width * work > LARGE_STEP

@@ -11,7 +11,7 @@ import pandas as pd
 from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
 from fedjax_sel.leaderboard.measures import CHOICE
-from fedjax_sel.runs.files import read_json
+from fedjax_sel.runs.files import read_json, read_parquet
 
 WHERE = ["federation", "selector"]
 """The columns of the tidy table that name a cell."""
@@ -35,7 +35,7 @@ def read_known(folder: Path, scale: str, seeds: Sequence[int]) -> tuple[list[Cel
     for name, asked in (("scale", scale), ("seeds", list(seeds))):
         if told[name] != asked:
             raise ValueError(f"known is {folder}, whose {name} is {told[name]}; it must be {asked}, as here")
-    return [Cell(**cell) for cell in told["cells"]], pd.read_parquet(files[1])
+    return [Cell(**cell) for cell in told["cells"]], read_parquet(files[1])
 
 
 def join_known(

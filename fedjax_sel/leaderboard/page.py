@@ -38,7 +38,7 @@ from fedjax_sel.leaderboard.tables import (
 from fedjax_sel.papers.paper import Figure, Table
 from fedjax_sel.papers.writing import list_notes
 from fedjax_sel.report.environment import environment
-from fedjax_sel.runs.files import write_atomic, write_figure, write_json, write_text
+from fedjax_sel.runs.files import write_figure, write_json, write_parquet, write_text
 
 STYLE = (
     "body{font-family:system-ui,sans-serif;max-width:1280px;margin:0 auto;padding:1rem;box-sizing:border-box}"
@@ -79,8 +79,7 @@ def write(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
-    with write_atomic(out / PARQUET) as new:
-        tidy.to_parquet(new, index=False)
+    write_parquet(out / PARQUET, tidy)
     about = environment()
     head = describe(scale, seeds, cells, again)
     write_text(out / MARKDOWN, render_markdown(head, tables, figures, about))

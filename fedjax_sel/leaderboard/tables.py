@@ -283,8 +283,8 @@ def tabulate_variants(tidy: pd.DataFrame) -> Table:
         "Accuracy in percentage points, averaged over the federations on which both finished, paired by seed, ± half "
         "of the 95 % interval; * marks intervals that exclude 0, without correction. Variants are in no other table of "
         "gains. Runs of a name that ends in `half` have half of the rounds, so that a schedule over all rounds ends "
-        "within the budget; at a fifth it does not. Runs of a name that ends in `longer` have four times the rounds, so "
-        "that they can spend the budget. "
+        "within the budget; at a fifth it does not. Runs of a name that ends in `longer` have four times the rounds, "
+        "so that they can spend the budget. "
         f"{ENDED}"
     )
     return Table("Variants and controls, not ranked", columns, tuple(rows), note)

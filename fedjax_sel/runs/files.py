@@ -92,6 +92,18 @@ def write_figure(path: Path, figure: Any) -> None:
     plt.close(figure)
 
 
+def write_parquet(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table, without its index, as Parquet; Arrow gets a file, as it knows no path that is not UTF-8."""
+    with write_atomic(path) as new, new.open("wb") as file:
+        table.to_parquet(file, index=False)
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    """Returns a table that `write_parquet` wrote."""
+    with path.open("rb") as file:
+        return pd.read_parquet(file)
+
+
 def write_metrics(path: Path, history: History) -> None:
     """Writes every metric as Parquet in long format: round, seed, metric, value."""
     import pyarrow as pa
@@ -100,8 +112,8 @@ def write_metrics(path: Path, history: History) -> None:
     table = pa.Table.from_pandas(history.to_pandas(), preserve_index=False)
     kept = {"rounds": history.rounds, "metrics": {name: str(a.dtype) for name, a in history.metrics.items()}}
     described = table.replace_schema_metadata({"fedjax_sel": json.dumps(kept), **(table.schema.metadata or {})})
-    with write_atomic(path) as new:
-        pq.write_table(described, new)
+    with write_atomic(path) as new, new.open("wb") as file:
+        pq.write_table(described, file)
 
 
 def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, np.ndarray]:
@@ -112,7 +124,8 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
     """
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    with path.open("rb") as file:
+        table = pq.read_table(file)
     kept = json.loads((table.schema.metadata or {})[b"fedjax_sel"])
     if kept["rounds"] != rounds:
         raise ValueError(f"it has {kept['rounds']} rounds, but the selections have {rounds}")
@@ -129,8 +142,7 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
 
 def write_clients(path: Path, history: History) -> None:
     """Writes every client's metrics as Parquet: round, seed, client, and one column per metric."""
-    with write_atomic(path) as new:
-        history.clients_to_pandas().to_parquet(new, index=False)
+    write_parquet(path, history.clients_to_pandas())
 
 
 def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
@@ -139,7 +151,7 @@ def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict
     Raises:
       ValueError: the file is for other seeds or clients.
     """
-    table = pd.read_parquet(path)
+    table = read_parquet(path)
     rounds = tuple(int(t) for t in table["round"].unique())
     shape = (len(seeds), len(rounds), clients)
     if len(table) != np.prod(shape):

@@ -24,7 +24,7 @@ from fedjax_sel.data.convert import convert_new
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
-from fedjax_sel.runs import formats, layout
+from fedjax_sel.runs import files, formats, layout
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep import layout as of_sweep
 from fedjax_sel.task import Task
@@ -248,7 +248,7 @@ def open_sweep(folder: Path) -> SavedSweep:
     if not (folder / layout.SUMMARY).is_file():
         raise FolderError(f"the sweep in {folder} is not finished; the same command goes on with the rest")
     described = of_sweep.read_description(folder)
-    return SavedSweep(folder.absolute(), described, layout.read_file(folder / of_sweep.PARQUET, pd.read_parquet))
+    return SavedSweep(folder.absolute(), described, layout.read_file(folder / of_sweep.PARQUET, files.read_parquet))
 
 
 def list_run_folders(folders: Iterable[Path]) -> list[Path]:

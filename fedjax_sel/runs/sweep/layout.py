@@ -215,8 +215,7 @@ def write(place: Path, grid: Sequence[Combination], *, keep_checkpoints: bool = 
     axes = list(what["axes"])
     with files.write_atomic(place / CSV) as new:
         found.to_csv(new, index=False)
-    with files.write_atomic(place / PARQUET) as new:
-        found.to_parquet(new, index=False)
+    files.write_parquet(place / PARQUET, found)
     (place / of_run.FIGURES).mkdir(exist_ok=True)
     drawn = plot_sweep(found, axes)
     for name, figure in drawn.items():
