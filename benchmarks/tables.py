@@ -91,7 +91,7 @@ def population(found: dict[str, Any]) -> str:
 def peers(found: dict[str, Any]) -> str:
     """Returns how many times longer than ours a round of each peer takes, and its accuracy, both as medians."""
     lines = []
-    for name, done in sorted((name, done) for name, done in found.items() if name != "environment"):
+    for name, done in sorted(found.items()):
         turns = done["turns"]
         ours = [turn["fedjax_sel"] for turn in turns]
         spent = 1e3 * median(one["seconds_a_round"] for one in ours)
@@ -106,7 +106,7 @@ def peers(found: dict[str, Any]) -> str:
                 said = theirs[-1]["failed"] if theirs else "not run"
             cells.append(said)
         lines.append(cells)
-    turns = [turn for name, done in found.items() if name != "environment" for turn in done["turns"]]
+    turns = [turn for done in found.values() for turn in done["turns"]]
     return table(("workload", "fedjax_sel", *(name_peer(peer, turns) for peer in PEERS)), lines)
 
 

@@ -167,9 +167,11 @@ def test_a_turn_is_kept_beside_those_before_of_the_same_environment(tmp_path, mo
     found = keep("v", 1.0, {"failed": "late"})
     assert [turn["torch"]["seconds_a_round"] for turn in found["w"]["turns"]] == [3.0, 10.0]
     assert (found["w"]["ratios"], found["v"]["ratios"]) == ({"torch": 4.0}, {})
-    assert keep("w", 1.0, {"seconds_a_round": 9.0}, machine="b") == {
-        "environment": {"device": "b"},
+    elsewhere = keep("w", 1.0, {"seconds_a_round": 9.0}, machine="b")
+    assert elsewhere == {
+        "v": found["v"],
         "w": {
+            "environment": {"device": "b"},
             "turns": [{"fedjax_sel": {"seconds_a_round": 1.0}, "torch": {"seconds_a_round": 9.0}}],
             "ratios": {"torch": 9.0},
         },
@@ -262,7 +264,7 @@ def test_a_peers_line_says_turns_failures_and_what_was_not_run():
         {"fedjax_sel": did(0.001, 0.91), "torch": did(0.02, 0.94), "fedjax": {"failed": "late"}},
         {"fedjax_sel": did(0.003, 0.91), "torch": did(0.03, 0.9), "flower": did(0.3, 0.5)},
     ]
-    found = {"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}
+    found = {"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}}
     line = peers(found).splitlines()[-1]
     told = ["w, 4 rounds", "2 ms (0.910)", "15× (0.920; 2 turns)", "not run", "late", "not run"]
     told += ["100× (0.500; 1 turn)", "not run"]

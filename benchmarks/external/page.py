@@ -57,7 +57,8 @@ def render(found: Mapping[str, Any]) -> str:
         "is selected. The page is written by `python -m benchmarks.external --page` from "
         "[`niid-bench.json`](../../benchmarks/results/niid-bench.json).",
         tell_counts(measured, published),
-        "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation, of 3 runs as we infer from 33.80 ± 41.22 (of 10, 10 and 81.4). Ours: mean with its 95 % "
+        "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation, of 3 runs as we infer from "
+        "33.80 ± 41.22 (of 10, 10 and 81.4). Ours: mean with its 95 % "
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
         "95 % interval by Welch's method, which takes both deviations into account. Where we have one seed, it is the "
         "interval in which a further run of theirs would lie, by their deviation (Student's t with 2 degrees of "

@@ -144,13 +144,12 @@ def main() -> None:
 
 
 def keep(name: str, turn: dict[str, Any]) -> None:
-    """Adds a turn of a work to the results; those of another environment (machine, versions, commit) are dropped."""
+    """Adds a turn of a work to its results; those of another environment (machine, versions, commit) are dropped."""
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     here = turn["fedjax_sel"].pop("environment")
-    if kept.get("environment") != here:
-        kept = {"environment": here}
-    turns = [*kept.get(name, {}).get("turns", []), turn]
-    kept[name] = {"turns": turns, "ratios": ratios(turns)}
+    before = kept.get(name, {})
+    turns = [*(before["turns"] if before.get("environment") == here else ()), turn]
+    kept[name] = {"environment": here, "turns": turns, "ratios": ratios(turns)}
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -90,7 +90,7 @@ def choose_threads(run, rounds):
     tried = {}
     for threads in dict.fromkeys((1, len(os.sched_getaffinity(0)))):
         torch.set_num_threads(threads)
-        tried[threads] = median(run(min(5, rounds)))
+        tried[threads] = median(run(min(3, rounds)))
     best = min(tried, key=tried.__getitem__)
     torch.set_num_threads(best)
     return best
