@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -71,6 +72,17 @@ def test_a_metric_without_any_value_survives(tmp_path):
     history.metrics["nothing"] = np.full((2, 4), np.nan, np.float32)
     layout.save(tmp_path / "run", history, CONFIG, figures=False)
     assert np.isnan(layout.read(tmp_path / "run")[0]["nothing"]).all()
+
+
+def test_metrics_are_kept_under_a_name_that_is_not_utf_8(tmp_path):
+    """As where the locale lacks the letters of a folder's name."""
+    history, place = a_history(), tmp_path / "l\udce4ufe.parquet"
+    files.write_metrics(place, history)
+    found = files.read_metrics(place, history.seeds, history.rounds)
+    np.testing.assert_array_equal(found["accuracy"], history["accuracy"])
+    table = history.to_pandas()
+    files.write_parquet(place, table)
+    pd.testing.assert_frame_equal(files.read_parquet(place), table)
 
 
 def test_the_folder_holds_what_is_promised(tmp_path):

@@ -1,6 +1,7 @@
 """The three models in PyTorch, for the peers that use it."""
 # pyright: reportMissingImports=false
 
+import json
 import os
 from statistics import median
 
@@ -80,17 +81,26 @@ def accuracy(model, x, y):
     return right / len(y)
 
 
-def choose_threads(run, rounds):
-    """Sets the number of PyTorch's threads, one or as many as cores, with which the first rounds are faster.
+def measure(run, source, out, **versions):
+    """Writes the seconds of all rounds and the last accuracy, with one thread or one a core, whichever is faster.
 
     Args:
-      run: returns the seconds of each of a number of rounds.
-      rounds: of the work.
+      run: takes the work's file, its settings and rows and a number of rounds; returns the seconds of each round, and
+        the model after the last.
+      source: the path of the work.
+      out: that of the result.
+      versions: of other packages than PyTorch.
     """
-    tried = {}
+    file = np.load(source)
+    work = json.loads(str(file["work"]))
+    rows, rounds, tried = tensors(file, work), len(file["cohorts"]), {}
     for threads in dict.fromkeys((1, len(os.sched_getaffinity(0)))):
         torch.set_num_threads(threads)
-        tried[threads] = median(run(min(3, rounds)))
+        tried[threads] = median(run(file, work, rows, min(3, rounds))[0])
     best = min(tried, key=tried.__getitem__)
     torch.set_num_threads(best)
-    return best
+    spent, model = run(file, work, rows, rounds)
+    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": best}
+    found["versions"] = {**versions, "torch": torch.__version__}
+    with open(out, "w") as place:
+        json.dump(found, place)

@@ -1,14 +1,13 @@
 """pfl-research (Granqvist et al., 2024) with PyTorch: python pfl_research.py WORK.npz OUT.json."""
 # pyright: reportMissingImports=false
 
-import json
 import sys
 import time
 from importlib.metadata import version
 
 import numpy as np
 import torch
-from nets import accuracy, choose_threads, net, tensors
+from nets import measure, net
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -57,19 +56,6 @@ class Marks(TrainingProcessCallback):
         return False, Metrics()
 
 
-def main(source, out):
-    """Runs the simulation."""
-    file = np.load(source)
-    work = json.loads(str(file["work"]))
-    rows = tensors(file, work)
-    threads = choose_threads(lambda rounds: run(file, work, rows, rounds)[0], len(file["cohorts"]))
-    spent, model = run(file, work, rows, len(file["cohorts"]))
-    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": threads}
-    found["versions"] = {"pfl": version("pfl"), "torch": torch.__version__}
-    with open(out, "w") as place:
-        json.dump(found, place)
-
-
 def run(file, work, rows, rounds):
     """Returns the seconds of each round, and the model after the last."""
     x, y, _, _ = rows
@@ -109,4 +95,4 @@ def run(file, work, rows, rounds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    measure(run, *sys.argv[1:], pfl=version("pfl"))

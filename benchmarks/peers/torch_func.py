@@ -4,34 +4,19 @@ With one thread or one for each core, whichever is faster. All clients must have
 """
 # pyright: reportMissingImports=false
 
-import json
 import sys
 import time
 
-import numpy as np
 import torch
-from nets import accuracy, choose_threads, net, tensors
+from nets import measure, net
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 
-def main(source, out):
-    """Runs the rounds."""
-    file = np.load(source)
-    work = json.loads(str(file["work"]))
-    if len(set(file["size"][file["cohorts"]].ravel().tolist())) > 1:
-        raise SystemExit("clients have different numbers of rows")
-    rows = tensors(file, work)
-    threads = choose_threads(lambda rounds: run(file, work, rows, rounds)[0], len(file["cohorts"]))
-    spent, model = run(file, work, rows, len(file["cohorts"]))
-    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": threads}
-    found["versions"] = {"torch": torch.__version__}
-    with open(out, "w") as place:
-        json.dump(found, place)
-
-
 def run(file, work, rows, rounds):
     """Returns the seconds of each round, and the model after the last."""
+    if len(set(file["size"][file["cohorts"]].ravel().tolist())) > 1:
+        raise SystemExit("clients have different numbers of rows")
     x, y, _, _ = rows
     order, offset = (torch.from_numpy(file[key]).long() for key in ("order", "offset"))
     torch.manual_seed(0)
@@ -63,4 +48,4 @@ def run(file, work, rows, rounds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    measure(run, *sys.argv[1:])

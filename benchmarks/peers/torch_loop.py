@@ -5,26 +5,11 @@ With one thread or one for each core, whichever is faster: steps of a few rows a
 # pyright: reportMissingImports=false
 
 import copy
-import json
 import sys
 import time
 
-import numpy as np
 import torch
-from nets import accuracy, choose_threads, net, tensors, train
-
-
-def main(source, out):
-    """Runs the loop."""
-    file = np.load(source)
-    work = json.loads(str(file["work"]))
-    rows = tensors(file, work)
-    threads = choose_threads(lambda rounds: run(file, work, rows, rounds)[0], len(file["cohorts"]))
-    spent, model = run(file, work, rows, len(file["cohorts"]))
-    found = {"seconds": spent, "accuracy": accuracy(model, *rows[2:]), "threads": threads}
-    found["versions"] = {"torch": torch.__version__}
-    with open(out, "w") as place:
-        json.dump(found, place)
+from nets import measure, net, train
 
 
 def run(file, work, rows, rounds):
@@ -53,4 +38,4 @@ def run(file, work, rows, rounds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    measure(run, *sys.argv[1:])

@@ -25,7 +25,7 @@ WITH_OWN = (1 / 3, 1.0, 3.0)
 """Factors on the learning rate of a selector that also tries two values of its own parameter."""
 
 WITHOUT = (1 / 3, 1 / 2, 2 / 3, 1.0, 2.0, 3.0)
-"""Factors on the learning rate of a selector none of whose parameters is tuned; they have the same range."""
+"""Factors on the learning rate of a selector none of whose parameters is tuned, in the range of `WITH_OWN`."""
 
 TRIALS = len(WITHOUT)
 """The number of configurations tried for every selector, whatever its parameters."""

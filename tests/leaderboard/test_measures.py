@@ -316,6 +316,12 @@ def test_selectors_ahead_are_counted_with_and_without_holms_correction():
     assert found["some0"].endswith(" *")
 
 
+def test_gains_by_groups_are_shown_at_equal_bytes_and_after_all_rounds(tidy):
+    titles = [table.title for table in list_tables(tidy, [], [])]
+    for budget in ("bytes, 50 %", "rounds, 100 %"):
+        assert f"Mean gain over uniform at equal {budget}, by groups of federations" in titles
+
+
 def test_a_gain_that_hangs_on_one_federation_is_shown_without_it():
     values = {("digits", "good"): 0.2, ("fashion-skew-80", "good"): 0.0, ("fashion-one-shard", "good"): -0.1}
     tidy = pd.DataFrame(
