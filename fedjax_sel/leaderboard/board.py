@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Workbench, group_by_family, run_cell
 from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.findings import find_studies
-from fedjax_sel.leaderboard.known import join_known, read_known
+from fedjax_sel.leaderboard.known import describe_moved, join_known, read_known
 from fedjax_sel.leaderboard.measures import build_tidy
 from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
-from fedjax_sel.leaderboard.selectors import SELECTORS, VARIANTS, Competitor
+from fedjax_sel.leaderboard.selectors import BASELINE, SELECTORS, VARIANTS, Competitor
 from fedjax_sel.leaderboard.timing import ChoiceTimes
 from fedjax_sel.leaderboard.tuning import SEEDS, tune
 from fedjax_sel.protocols import ClientSelector
@@ -78,6 +79,7 @@ def run_leaderboard(
         cells, labels = run_cells(federations, selectors, size, list(numbers), out, console, times, debug)
         studies, tidy = find_studies(out, console), times.add_to(build_tidy(cells, labels))
         if earlier is not None:
+            cells = add_remarks(cells, describe_moved(tidy, earlier), console)
             cells, tidy = join_known(cells, tidy, earlier)
         named = only if earlier is None else ()  # an earlier leaderboard has cells that `only` does not name
         again = write_command(["leaderboard", "--scale", scale], numbers, size.seeds, only=named, add=add)
@@ -143,6 +145,19 @@ def run_cells(
         console.print(f"{family}: {len(cells)} of {total} cells, {programs} programs", highlight=False)
         jax.clear_caches()
     return cells, labels
+
+
+def add_remarks(cells: Sequence[Cell], remarks: Mapping[str, str], console: Console) -> list[Cell]:
+    """Prints remarks on the baseline, by federation, and returns the cells with them."""
+    for federation, remark in remarks.items():
+        line = f"{BASELINE} on {federation}: {remark}"
+        console.print(line, style="yellow", soft_wrap=True, markup=False, highlight=False)
+    return [
+        replace(cell, remarks="; ".join(filter(None, [cell.remarks, remarks.get(cell.federation)])))
+        if cell.selector == BASELINE
+        else cell
+        for cell in cells
+    ]
 
 
 def tell(cell: Cell, console: Console) -> None:

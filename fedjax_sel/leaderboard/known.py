@@ -10,11 +10,16 @@ import pandas as pd
 
 from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
-from fedjax_sel.leaderboard.measures import CHOICE
+from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE
+from fedjax_sel.leaderboard.scales import ALL_ROUNDS
+from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.runs.files import read_json, read_parquet
 
 WHERE = ["federation", "selector"]
 """The columns of the tidy table that name a cell."""
+
+MOVED = 0.01
+"""A seed's accuracy may differ by this much between two leaderboards; if the baseline's differs by more, it is said."""
 
 
 def read_known(folder: Path, scale: str, seeds: Sequence[int]) -> tuple[list[Cell], pd.DataFrame]:
@@ -60,6 +65,31 @@ def join_known(
         name: frame for name, frame in numbers.groupby(WHERE, sort=False) if name not in here or name in own
     }
     return list((joined | here).values()), pd.concat([*(frames | own).values(), times, new], ignore_index=True)
+
+
+def describe_moved(tidy: pd.DataFrame, known: tuple[list[Cell], pd.DataFrame]) -> dict[str, str]:
+    """Returns what to say of the baseline that ran here, by federation, where its earlier accuracy was another.
+
+    Selectors of the earlier leaderboard are compared with the baseline of here, seed by seed. That is fair only if both
+    have the same baseline, which another version or other settings prevent; so may another processor's rounding.
+    """
+    here, there = (select_baseline(frame) for frame in (tidy, known[1]))
+    farthest = (here - there).abs().groupby(level="federation").max()
+    return {
+        str(
+            name
+        ): f"a seed's accuracy is up to {100 * points:.1f} points from the earlier leaderboard's, with which the "
+        "other selectors of there ran; run them here as well to compare them"
+        for name, points in farthest.items()
+        if points > MOVED
+    }
+
+
+def select_baseline(tidy: pd.DataFrame) -> pd.Series:
+    """Returns the baseline's accuracy after all rounds, by federation and seed."""
+    wanted = {"selector": BASELINE, "measure": ACCURACY, "budget": ALL_ROUNDS.name}
+    kept = tidy.loc[(tidy[list(wanted)] == pd.Series(wanted)).all(axis=1)]
+    return kept.set_index(["federation", "seed"])["value"]
 
 
 def take_times(tidy: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -91,6 +91,7 @@ def test_numbers_of_an_earlier_leaderboard_count_for_what_is_not_run_here(board,
         console=Console(file=told, width=200),
     )
     assert "2 of 2 cells" in told.getvalue()
+    assert "from the earlier leaderboard's" not in told.getvalue()  # both have the same baseline
     joined = pd.read_parquet(tmp_path / "leaderboard.parquet")
     wanted = {(one["federation"], one["selector"]): one["status"] for one in whole["cells"]}
     got = {(one["federation"], one["selector"]): one["status"] for one in summary["cells"]}
@@ -100,6 +101,34 @@ def test_numbers_of_an_earlier_leaderboard_count_for_what_is_not_run_here(board,
     pd.testing.assert_frame_equal(old, accuracy[1], rtol=1e-6)
     assert set(accuracy[0][accuracy[0]["selector"] == "round_robin"]["federation"]) == {"digits"}
     assert "To run it again: `fedjax-sel leaderboard --scale smoke`." in (tmp_path / "leaderboard.md").read_text()
+
+
+def test_a_baseline_other_than_the_earlier_one_is_remarked(board, tmp_path):
+    """Of the earlier accuracies after all rounds, on `digits` one is 15 points lower, on `digits-unequal` half a point.
+
+    The board has these two federations, and only the second is out of the tolerance.
+    """
+    out, _, (_, _, _, tidy), _ = board
+    earlier, new = tmp_path / "earlier", tmp_path / "new"
+    first, second = tidy["federation"].unique()
+    baseline = (tidy["selector"] == "uniform") & (tidy["measure"] == "accuracy") & (tidy["budget"] == "rounds, 100 %")
+    lower = baseline & (tidy["seed"] == 1)
+    tidy = tidy.copy()
+    tidy.loc[lower & (tidy["federation"] == first), "value"] -= 0.15
+    tidy.loc[lower & (tidy["federation"] == second), "value"] -= 0.005
+    earlier.mkdir()
+    shutil.copy(out / "leaderboard.json", earlier)
+    tidy.to_parquet(earlier / "leaderboard.parquet")
+    shutil.copytree(out / "cells", new / "cells")
+    shutil.copytree(out / "studies", new / "studies")
+    told = io.StringIO()
+    summary = run_leaderboard("smoke", only=["uniform"], out=new, known=earlier, console=Console(file=told, width=200))
+    remarks = {(one["federation"], one["selector"]): one["remarks"] for one in summary["cells"] if one["remarks"]}
+    says = "a seed's accuracy is up to 15.0 points from the earlier leaderboard's"
+    assert list(remarks) == [(first, "uniform")]
+    assert remarks[first, "uniform"].startswith(says)
+    assert f"uniform on {first}: {says}" in told.getvalue()
+    assert says in (new / "leaderboard.md").read_text()
 
 
 @pytest.mark.parametrize(
