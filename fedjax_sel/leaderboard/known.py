@@ -12,6 +12,7 @@ from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
 from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE
 from fedjax_sel.leaderboard.scales import ALL_ROUNDS
+from fedjax_sel.leaderboard.scores import select
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.runs.files import read_json, read_parquet
 
@@ -73,23 +74,15 @@ def describe_moved(tidy: pd.DataFrame, known: tuple[list[Cell], pd.DataFrame]) -
     Selectors of the earlier leaderboard are compared with the baseline of here, seed by seed. That is fair only if both
     have the same baseline, which another version or other settings prevent; so may another processor's rounding.
     """
-    here, there = (select_baseline(frame) for frame in (tidy, known[1]))
-    farthest = (here - there).abs().groupby(level="federation").max()
+    here, there = (select(frame, ACCURACY, ALL_ROUNDS.name) for frame in (tidy, known[1]))
+    both = [key for key in here.index.intersection(there.index) if key[0] == BASELINE]
+    farthest = (here.loc[both] - there.loc[both]).abs().to_numpy().max(axis=1, initial=0.0)
     return {
-        str(
-            name
-        ): f"a seed's accuracy is up to {100 * points:.1f} points from the earlier leaderboard's, with which the "
-        "other selectors of there ran; run them here as well to compare them"
-        for name, points in farthest.items()
+        federation: f"a seed's accuracy differs by up to {100 * points:.1f} points from the earlier leaderboard's; to "
+        "be compared fairly, selectors of that one must run here, too"
+        for (_, federation), points in zip(both, farthest, strict=True)
         if points > MOVED
     }
-
-
-def select_baseline(tidy: pd.DataFrame) -> pd.Series:
-    """Returns the baseline's accuracy after all rounds, by federation and seed."""
-    wanted = {"selector": BASELINE, "measure": ACCURACY, "budget": ALL_ROUNDS.name}
-    kept = tidy.loc[(tidy[list(wanted)] == pd.Series(wanted)).all(axis=1)]
-    return kept.set_index(["federation", "seed"])["value"]
 
 
 def take_times(tidy: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -124,7 +124,7 @@ def test_a_baseline_other_than_the_earlier_one_is_remarked(board, tmp_path):
     told = io.StringIO()
     summary = run_leaderboard("smoke", only=["uniform"], out=new, known=earlier, console=Console(file=told, width=200))
     remarks = {(one["federation"], one["selector"]): one["remarks"] for one in summary["cells"] if one["remarks"]}
-    says = "a seed's accuracy is up to 15.0 points from the earlier leaderboard's"
+    says = "a seed's accuracy differs by up to 15.0 points from the earlier leaderboard's"
     assert list(remarks) == [(first, "uniform")]
     assert remarks[first, "uniform"].startswith(says)
     assert f"uniform on {first}: {says}" in told.getvalue()
