@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import benchmarks.external.__main__ as main
 from benchmarks.external import page, results
@@ -147,8 +148,6 @@ def test_the_published_deviation_is_that_of_a_sample():
 
 
 def test_an_interval_of_a_difference_is_welchs():
-    from scipy import stats
-
     ours, theirs = (88.3, 88.9, 88.1, 88.6), (88.0, 88.5, 87.9)
     of = results.Published(float(np.mean(theirs)), float(np.std(theirs, ddof=1)))
     away, low, high = results.compare(results.Measured(ours), of)
@@ -341,6 +340,26 @@ def test_a_committed_run_is_what_todays_code_computes():
     except FileNotFoundError as error:
         pytest.skip(f"the run needs data: {error}")
     np.testing.assert_allclose(100 * history["accuracy"][0], run["curve"][:2], atol=2)
+
+
+@pytest.mark.parametrize(
+    ("partition", "method", "first", "told"),
+    [
+        ("dirichlet", "fedavg", 88.4, "below by {away:.2f} ± {reach:.2f}"),
+        ("labels", "fednova", 70.5, "above by {away:.1f} ± {reach:.1f}"),
+    ],
+)
+def test_the_page_says_what_the_first_edition_would_change(partition, method, first, told):
+    """By SciPy's interval of a new observation: three runs of which mean and deviation are known, and a fourth."""
+    cell = {"data": "fashion_mnist", "partition": partition, "method": method}
+    (ours,) = [one["best"] for one in read_committed()["runs"] if cell.items() <= one.items()]
+    theirs = read_published()[tuple(cell.values())]
+    apart = theirs.std * np.array([-1.0, 0.0, 1.0])  # three numbers of this mean and deviation
+    four = np.array([*(theirs.mean + apart), first])
+    reach = stats.t.ppf(0.975, 3) * four.std(ddof=1) * np.sqrt(1 + 1 / 4)
+    away = abs(ours - four.mean())
+    assert away > reach
+    assert told.format(away=away, reach=reach) in " ".join(page.render(read_committed()).split())
 
 
 def test_the_committed_page_is_that_of_the_committed_json():

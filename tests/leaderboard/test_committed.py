@@ -276,6 +276,15 @@ def test_the_page_says_how_far_synthetic_federations_decide_after_all_rounds(eve
     assert f"and {in_points(lead(every, ALL_ROUNDS, 'uniform', 'fedcor', others), ' behind')} on the synthetic" in page
 
 
+def test_the_page_says_how_much_of_criticalfl_s_flops_are_its_signals(tidy):
+    own, whole = (
+        select(tidy, measure).loc["critical_fl"].mean(axis=1) for measure in ("selection flops", "flops of the run")
+    )
+    told = [f"{100 * own[name] / whole[name]:.0f} % " for name in ("digits", "fashion-class-0.5")]
+    said = f"{told[0]}of its FLOPs on `digits` and {told[1]}on `fashion-class-0.5`"
+    assert said in read_page("docs/results/leaderboard.md")
+
+
 SPEECH = ("spoken-digits",)
 
 
