@@ -11,9 +11,10 @@ from fedjax_sel.config import build, resolve
 from fedjax_sel.leaderboard.cells import configure
 from fedjax_sel.leaderboard.federations import FEDERATIONS
 from fedjax_sel.leaderboard.findings import judge_predictions
-from fedjax_sel.leaderboard.scales import ALL_ROUNDS, KINDS, SCALES, Budget
+from fedjax_sel.leaderboard.scales import ALL_ROUNDS, BUDGETS, KINDS, SCALES, Budget
 from fedjax_sel.leaderboard.scores import (
     correct,
+    find_ended,
     group_gains,
     leave_out_variants,
     list_gains,
@@ -283,6 +284,23 @@ def test_the_page_says_how_much_of_criticalfl_s_flops_are_its_signals(tidy):
     told = [f"{100 * own[name] / whole[name]:.0f} % " for name in ("digits", "fashion-class-0.5")]
     said = f"{told[0]}of its FLOPs on `digits` and {told[1]}on `fashion-class-0.5`"
     assert said in read_page("docs/results/leaderboard.md")
+
+
+def test_the_page_says_who_is_ahead_under_every_budget(tidy):
+    page = (ROOT / "docs/results/leaderboard.md").read_text(encoding="utf-8")
+    for budget in BUDGETS:
+        gains = mean_gains(tidy, budget)
+        p = correct(gains)
+        ahead = {name: 100 * d.mean for name, d in gains.items() if d.low > 0}
+        behind = [name for name, d in gains.items() if d.high < 0]
+        undecided, sure = len(gains) - len(ahead) - len(behind), sum(p[name] < 0.05 for name in behind)
+        ended = {name for name, _ in find_ended(tidy, budget)}
+        told = [
+            f"`{name}` {points:.1f}{' †' if name in ended else ''}"
+            for name, points in sorted(ahead.items(), key=lambda item: -item[1])
+        ]
+        told = [f"**{one}**" if p[one.split("`")[1]] < 0.05 else one for one in told]
+        assert f"| {budget.name} | {', '.join(told)} | {undecided} | {len(behind)} ({sure}) |" in page
 
 
 SPEECH = ("spoken-digits",)
