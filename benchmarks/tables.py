@@ -12,7 +12,16 @@ from fedjax_sel.report.markdown import table
 
 RESULTS = Path(__file__).parent / "results"
 
-COLUMNS = ("workload", "seeds", "ms a round", "and seed", "compilation (s)", "GFLOP/s", "of the peak", "memory (MiB)")
+COLUMNS = (
+    "workload",
+    "seeds",
+    "ms a round",
+    "ms a round and seed",
+    "compilation (s)",
+    "GFLOP/s",
+    "of the peak",
+    "memory (MiB)",
+)
 
 PEERS = {
     "torch": ("PyTorch loop", ""),

@@ -52,9 +52,10 @@ def render(found: Mapping[str, Any]) -> str:
     parts = [
         "# Numbers that others published",
         "Flower's [`niid_bench`](https://github.com/adap/flower/tree/main/baselines/niid_bench) trains LeNet on three "
-        "datasets, three of its partitions among 10 clients, by four methods, and publishes its code and most "
-        "settings: a control for the engine, the partitions, the corrections and the aggregators, in which no client "
-        "is selected. The page is written by `python -m benchmarks.external --page` from "
+        "datasets, divided among 10 clients, by four methods, and publishes its code and most settings. We compare "
+        "with three of its partitions. No client is selected there, so this is a control for the engine, the "
+        "partitions, the corrections and the aggregators. The page is written by "
+        "`python -m benchmarks.external --page` from "
         "[`niid-bench.json`](../../benchmarks/results/niid-bench.json).",
         tell_counts(measured, published),
         "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation, of 3 runs as we infer from "
@@ -126,7 +127,9 @@ def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Publis
     seeds = "each with one seed" if once == len(measured) else f"{once} of them with one seed"
     counts = f"{agree} agree, {undecided} are undecided, ours is above in {above} and below in {below}"
     fewer = sum(ours.mu is not None and ours.tried < len(MUS) for ours in measured.values())
-    note = f" In {fewer} of them, FedProx has fewer values of μ than the {len(MUS)} of which theirs is the best."
+    note = (
+        f" In {fewer} of them, we ran FedProx with fewer values of μ than the {len(MUS)} of which they show the best."
+    )
     return f"**Of {len(published)} cells {len(measured)} were run, {seeds}: {counts}.**" + note * bool(fewer)
 
 
@@ -146,7 +149,7 @@ def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]
         lines.append(f"- {name_cell(key)}: {verdict} by {abs(away):.2f} points ({shown}). {why}")
     cells, out = len(measured), len(lines)
     by_chance = (
-        f"One interval of 95 % in twenty leaves out 0 by chance, {(1 - LEVEL) * cells:.1f} of {cells} on average. Here "
+        f"By chance, one 95 % interval in twenty leaves out 0, {(1 - LEVEL) * cells:.1f} of {cells} on average. Here "
         f"{out} did; as many or more do in {100 * stats.binom.sf(out - 1, cells, 1 - LEVEL):.0f} % of such tables by "
         "chance, if cells are independent. We looked for reasons after the differences were known."
     )
