@@ -118,9 +118,10 @@ class Signal(Strategy):
 
 
 class ExampleSignal(Signal):
-    """A value per example, computed from its logits, the model's outputs; a client's is the mean over its examples.
+    """A value per example, from its logits, the model's outputs; a client's value is the mean over its examples.
 
-    All clients share the global model, so the values of all clients come from one flat pass over all examples.
+    If all clients are asked and none keeps parts of the model for itself, they share the global model, so their values
+    come from one flat pass over all examples.
     """
 
     @abstractmethod
@@ -165,9 +166,10 @@ class ClientSignal(Signal):
 class GradientSignal(ClientSignal):
     """A value per client, computed from the gradient `∇F_i(w)` of its mean loss over all its examples, without dropout.
 
-    The gradient has at least 32 bits, and 0 for the parts that each client keeps for itself, which nobody may send.
-    Where all clients are asked at the global model, the engine adds up gradients in blocks of a client's examples, so
-    that a client takes as long as its own examples; all such signals of a round share them.
+    The gradient's numbers have at least 32 bits, and are 0 in the parts that each client keeps for itself, since those
+    are never sent. Before training, if no client keeps parts for itself, the engine sums gradients over blocks of each
+    client's examples, so that a client takes time for its own examples only, not for `L` of them; all gradient signals
+    of a round share these gradients.
     """
 
     @abstractmethod
@@ -346,7 +348,8 @@ class Host:
       variables: the initial global model.
       trainer: how clients train in the run.
       side_by_side: how many clients' models a device trains at once; None: those of a whole cohort.
-      devices: those that share work over clients (`collectives.map_parts`); empty: the first one has all of it.
+      devices: the devices among which `collectives.map_parts` divides work over clients; empty: the first device does
+        all of it.
     """
 
     task: Task
@@ -378,10 +381,11 @@ class ClientSelector(Strategy):
         its update only if it is accepted (as in optimal client sampling); otherwise every member uploads its update.
       replacement: whether a client may be drawn into a cohort more than once; it trains once and its weights add up.
       needs_classes: whether targets must be classes, for a reason other than a signal.
-      ordered: whether the slots of a cohort stand in an order that matters but ranks nobody, as by stratum, so that a
-        selector which keeps a part of the cohort draws it.
-      counts_examples: whether its draws or weights are in proportion to the clients' numbers of examples so that the
-        plain sum stands for all clients by size; an aggregation by size would count them twice, and the run warns.
+      ordered: whether a cohort's slots are in some order that is not a ranking, such as by stratum; a selector that
+        wraps this one and keeps part of its cohort then draws that part at random instead of keeping the first slots.
+      counts_examples: whether its draws or weights are already in proportion to the clients' numbers of examples, so
+        that aggregating without regard to size represents all clients by size; an aggregation by size would count the
+        examples twice, and the run warns.
     """
 
     accepts_before_upload: ClassVar[bool] = True
@@ -429,26 +433,29 @@ class ClientSelector(Strategy):
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
         """Returns whether it needs its `before` signals in a round; in other rounds they are zeros and cost nothing.
 
-        It may depend on the round alone, so that it stays a branch when seeds are vmapped.
+        The answer must depend on nothing but the round, so that it stays a branch when seeds are vmapped.
         """
         return True
 
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Returns whether a uniform cohort trains before a round, only to measure `before` signals on its model.
+        """Returns whether a round has a probe: a uniform cohort trains only to measure `before` signals on its model.
 
-        That model is discarded; `observe` gets the values as `probed_NAME` (NaN of clients that cannot be reached,
-        zeros in other rounds), and the whole probe is billed as selection, apart from the round's own models. It may
+        That model is discarded; `observe` gets the values as `probed_NAME` (NaN for clients that cannot be reached,
+        zeros in other rounds), and the whole probe is billed as selection, apart from the round's own models. It must
         depend on the round alone.
         """
         return False
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"] | None:
-        """Returns the clients to ask for the `before` signals; None, the default: all."""
+        """Returns the clients to ask for the `before` signals, -1 in an empty place; None, the default: all."""
         return None
 
     @abstractmethod
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, **before: Any) -> Cohort:
-        """Returns the cohort; signals have one entry per candidate (`ctx.candidates`), or per client if it is None."""
+        """Returns the cohort; signals have one entry per candidate (`ctx.candidates`), or per client if that is None.
+
+        For a client that cannot be reached, the entry is NaN, or 0 in a signal of whole numbers or truth values.
+        """
 
     def accept(self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
         """Returns the cohort whose updates are merged, with its weights; by default all that returned an update.
@@ -456,16 +463,18 @@ class ClientSelector(Strategy):
         Args:
           key, state, ctx: of the round.
           cohort: its mask says who returned a finite update.
-          trained: the `trained` signals, one entry per slot; 0 in empty slots.
+          trained: the `trained` signals, one entry per slot; 0 where the mask is false, except in a `CohortSignal`,
+            whose values are as it returned them.
         """
         return cohort
 
     def observe(
         self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **signals: Any
     ) -> StrategyState:
-        """Returns the state after the round, from all declared signals; unchanged by default.
+        """Returns the state after the round, unchanged by default.
 
-        `cohort` names all selected clients; its mask says whose update was merged.
+        `cohort` names all selected clients; its mask says whose update was merged. `signals` holds the `before`,
+        `trained` and `after` signals by name; `upfront` signals go to `init` only.
         """
         return state
 
@@ -587,16 +596,16 @@ class LocalTrainer(Strategy):
     takes_offset: ClassVar[bool] = False
 
     def step_examples(self, longest: int) -> int:
-        """Returns the most examples in one local step, if no client has more than `longest`; all by default.
+        """Returns the largest number of examples in a local step if no client has more than `longest`; by default all.
 
         From it the engine estimates how many clients are worth training side by side.
         """
         return longest
 
     def most_examples(self, longest: int) -> int | None:
-        """Returns the most examples that a client with at most `longest` passes in a round; None: it does not say.
+        """Returns the largest number of examples that a client with at most `longest` passes in a round; None: unknown.
 
-        With it, rounds whose examples 32 bits cannot count are refused.
+        Repetitions count. If it is known, experiments in which 32 bits could not count a round's examples are refused.
         """
         return None
 
@@ -689,7 +698,7 @@ class Correction(Strategy):
         """Returns the gradient that a step from `variables` follows, in a round that began with `received`."""
 
     def offset(self, client_state: StrategyState) -> Variables | None:
-        """Returns what is added to the direction of every step after the momentum, which does not include it.
+        """Returns what is added to the direction of every step after the momentum, so that the momentum excludes it.
 
         None, the default: nothing. Otherwise the trainer must take it (`LocalTrainer.takes_offset`).
         """
@@ -751,8 +760,8 @@ class Aggregator(Strategy):
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns the weight of each delta, 0 for empty slots.
 
-        Without `combine`, only the sum of a cohort's updates is kept. If a member is left out of it, as its update is
-        not finite, the weights of the others may change in one proportion only.
+        Without `combine`, only the sum of a cohort's updates is kept. If a member is left out of the sum, because its
+        update is not finite, the weights of the others must all change by the same factor.
 
         Args:
           cohort: its mask says which members have a delta.
@@ -789,7 +798,8 @@ class Aggregator(Strategy):
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Returns the new global model and state, from the change `delta`.
 
-        Where no update has a weight both stay as they were, whatever it returns, unless `perturb` is overridden.
+        If no update has a weight above 0, the engine keeps the old model and state, whatever this returns, unless
+        `perturb` is overridden.
         """
         gradient = jax.tree.map(jnp.negative, delta)
         change, state = self.server_optimizer().update(gradient, state, variables)

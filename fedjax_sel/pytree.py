@@ -285,9 +285,9 @@ class Names(NamedTuple):
 
 
 class FieldSplit:
-    """The names of a class's fields, which it is asked for again if they are others.
+    """The names of a class's fields, read again whenever the class's fields have been replaced.
 
-    Pickled code fills a class after it is made, and reloaded code changes it.
+    This happens because unpickled code fills a class after it is made, and reloaded code changes it.
     """
 
     def __init__(self, cls: type):

@@ -43,7 +43,7 @@ TARGETS = ("classes", "continuous", "multilabel", "tokens")
 - `classes`: Int[n], one of `C` classes per example;
 - `continuous`: Float[n] or Float["n C"], one or several numbers (regression);
 - `multilabel`: Int["n C"], for each of `C` labels whether an example has it, 0 or 1;
-- `tokens`: Int["n L"], one of a vocabulary of `C` tokens at each position of a sequence.
+- `tokens`: Int["n L"], one of a vocabulary of `C` tokens at each position of a sequence; here `L` is its length.
 """
 
 PRNGKey = Key[Array, ""]
@@ -60,7 +60,7 @@ DROPPED = np.iinfo(np.int32).max
 
 
 class Undeclared(Pytree):
-    """Takes the place of the number of rounds for a strategy that does not declare that it reads it.
+    """Stands in for the number of rounds in what a strategy gets, unless it declares that it reads this number.
 
     Attributes:
       owner: the strategy's class and method.
@@ -160,9 +160,10 @@ class Cohort(Pytree):
     Attributes:
       client: number of each member, `PAD_CLIENT` where `mask` is false.
       mask: which slots are filled.
-      weight: importance correction of each slot, 1 if unbiasedness is not claimed.
-      nan_scores: how many available clients had a NaN score when the cohort was drawn; a run that had any says so.
-      num_examples: how many examples each member trained on; the engine gives it to `Correction.merge`, otherwise None.
+      weight: importance correction, at least 0: a factor on the weight of each slot's update in the mean. 1 for each
+        member if the selector does not claim that the mean is unbiased.
+      nan_scores: how many available clients had a NaN score when the cohort was drawn; if any had, the run warns.
+      num_examples: how many examples each member trained on; None except in the cohort that `Correction.merge` gets.
     """
 
     client: Int[Array, "m"]
@@ -207,7 +208,7 @@ class Batch(Pytree):
 
     Attributes:
       x: examples.
-      y: targets, as labels in `0..C-1`.
+      y: labels in `0..C-1`, or targets of another kind (`TARGETS`).
       mask: false where an example is padding or was not selected.
       weight: weight of each example in the loss; None: 1.
     """
@@ -241,9 +242,9 @@ class Update(Pytree):
     """What one client sends back; with a leading `m` for a cohort.
 
     Attributes:
-      delta: its variables minus the ones it received; None where only the sum over the cohort was kept (an own signal
-        that looks at it there is an error).
-      num_examples: how many distinct examples it chose to train on, also if its steps did not reach all of them.
+      delta: its variables minus those it received; None where only the sum over the cohort was kept. A user's signal
+        that reads it there raises `ValueError`: set `UpdateSignal.stacked`, or measure it as `trained`.
+      num_examples: how many distinct examples it chose to train on, even if its steps did not reach all of them.
       steps: how many local steps it took.
       examples_seen: examples passed forward and backward in these steps, counting repetitions.
       loss: its training loss in nats, the mean over all the examples of its steps.

@@ -22,8 +22,8 @@ class Krum(Aggregator):
 
     This sum is the update's score. With `num_selected > 1`, this is Multi-Krum: the mean of the `num_selected` updates
     with the smallest scores, or of all if there are fewer. `m` is the number of updates that came back; if
-    `m - f - 2 < 1`, only the nearest one counts. The guarantee requires `2 f + 2 < m`, or a run warns. An empty cohort
-    leaves the model unchanged.
+    `m - f - 2 < 1`, only the nearest one counts. The guarantee requires `2 f + 2 < m`; a run warns if its cohorts are
+    too small for that even if all members return. An empty cohort leaves the model unchanged.
 
     Attributes:
       f: number of updates that may be arbitrary.

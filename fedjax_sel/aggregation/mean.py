@@ -17,9 +17,9 @@ class Mean(Aggregator):
 
     With `weighting="size"`, `a_i = n_i / Σ_S n` (FedAvg); with `weighting="client"`, `a_i = 1/|S|`. A cohort's
     importance corrections multiply the weights before they are normalised; with `weighting="cohort"`, they are the
-    weights. A selector that corrects nothing gives every member the weight 1 (a smaller cohort of `critical_fl`
-    keeps the sum), so that `"cohort"` adds all updates up, a
-    step `m` times as long as that of `"client"`. An empty cohort leaves the model unchanged.
+    weights. A selector that corrects nothing gives every member the weight 1 (where `critical_fl` keeps only part of a
+    cohort, it scales the weights to keep their sum), so that `"cohort"` adds all updates up, which makes a step `m`
+    times as long as that of `"client"`. An empty cohort leaves the model unchanged.
 
     Attributes:
       weighting: `"client"`, `"size"` or `"cohort"`.

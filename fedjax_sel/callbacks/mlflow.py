@@ -32,8 +32,8 @@ class MLflow:
     Attributes:
       experiment: the name under which the runs are listed.
       uri: of a tracking server or a database; None: `mlflow.db` in the run's folder.
-      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, and each run
-        that begins is another one.
+      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, where each run
+        that begins gets new MLflow runs.
       config: what the run was built from.
 
     Raises:

@@ -28,8 +28,8 @@ class Trackio:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
       space_id: a Hugging Face Space; None: this machine.
-      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, and each run
-        that begins is another one.
+      folder: of the run, in which a run that resumes finds what it wrote; None: the working directory, where each run
+        that begins gets new Trackio runs.
       config: what the run was built from.
 
     Raises:

@@ -28,7 +28,8 @@ class WandB:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
       mode: `"online"` sends every chunk (after `wandb login`), `"offline"` keeps files, `"disabled"` does nothing.
-      folder: of the run, which contains `wandb/`; None: the working directory, and each run that begins is another one.
+      folder: of the run, which contains `wandb/`; None: the working directory, where each run that begins gets new W&B
+        runs.
       config: what the run was built from.
 
     Raises:

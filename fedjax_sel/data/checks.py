@@ -105,9 +105,9 @@ def count_classes(name: str, y: np.ndarray, classes: int | None, targets: str) -
 
 
 def check_ids(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns the ids of tokens among the inputs of sequences, of the shape of `y`; none if the inputs are no tokens.
+    """Returns the token ids that the inputs of sequences hold, in the shape of `y`; none if the inputs are not tokens.
 
-    They are if they are whole numbers, and each target is the next input.
+    Inputs are taken for tokens if they are whole numbers and each target is the next input.
 
     Raises:
       ValueError: there are ids, and some are negative.
@@ -199,7 +199,7 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
 def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
     """Returns the owners of `count` examples as an array; raises `ValueError` if there is not one for each.
 
-    -1 is refused, too, as it stands for nobody elsewhere.
+    An owner of -1 is refused, too, because elsewhere -1 means that an example has no owner.
     """
     owner = refuse_masked(f"{name}: owners", owner)
     listed = owner.ravel().tolist() if owner.dtype.kind in "fOmM" else []
@@ -234,8 +234,8 @@ def warn_of_shared(name: str, public: np.ndarray, test: np.ndarray) -> None:
 
 
 MOST_SEEN, FEWEST, COMPARED = 0.5, 50, 1000
-"""A warning is given if this share of the test examples, or more, are training examples; fewer than `FEWEST` are not
-compared, as they are an example of a page or of a test, and not more than `COMPARED`."""
+"""A warning is given if at least the share `MOST_SEEN` of the test examples are training examples, too. At most
+`COMPARED` of them are compared; none, if there are fewer than `FEWEST`, as in a page's example or in a test."""
 
 
 def warn_of_seen(name: str, kind: str, training: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> None:

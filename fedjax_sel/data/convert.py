@@ -127,7 +127,7 @@ def convert_new(x: Any, stored: np.ndarray, features: Sequence[str] | None = Non
 
 
 BYTES_FROM = 16
-"""The largest number of examples above which `uint8` means pixels, and not counts."""
+"""If the largest value among the examples is above this, `uint8` is taken to mean pixels, not counts."""
 
 
 def order_columns(x: Any, features: Sequence[str] | None) -> Any:

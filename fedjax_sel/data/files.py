@@ -42,10 +42,11 @@ def npz_dataset(
 ) -> Dataset:
     """Returns the dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
-    The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`; without these, or
-    if `own_test` is false, a share `test` of the other examples becomes test examples (if `own_test` is false, after
-    the examples that would have become test examples are discarded). `owner` or `owner_train`
-    optionally gives the natural owner of each example, and `num_classes`, an integer, the number of classes, if that is
+    The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`. Without these,
+    a share `test` of the other examples becomes test examples. If `own_test` is false, the test examples that would be
+    used (the file's, or that share) are discarded, and a share `test` of the rest becomes test examples.
+    `owner` or `owner_train` optionally gives the natural owner of each example, and `num_classes`, an integer, the
+    number of classes, if that is
     more than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
     `sample_rate` and optionally `speaker`; they become log-mel spectrograms with the speaker as natural owner, see
     `speech.read_recordings`. Other arrays are ignored. A relative path that does not exist is looked for in

@@ -41,16 +41,16 @@ def hf_dataset(
     The labels are the only column of kind `ClassLabel` that does not name owners, else one called `label`, `labels`,
     `target`, `y` or `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar;
     the examples are the one remaining column of images or arrays, or else all columns of numbers together. The index
-    of a table of pandas, which `datasets` keeps as a column, is left out; a second column that could be labels or
-    owners is refused among numbers.
+    of a table of pandas, which `datasets` keeps as a column, is left out. If the examples are columns of numbers, a
+    further column whose name could mean labels or owners is refused.
 
     Args:
       name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
       seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
       test: share of the examples that becomes test examples if there is no split `test` or `own_test` is false.
-      own_test: whether the split `test`, if there is one, gives the test examples; if there is none, the share that
-        would have become them is set aside for nothing.
+      own_test: whether the split `test`, if there is one, gives the test examples. If false and there is no such split,
+        the examples that would have been drawn for testing are discarded before the share `test` is drawn.
       targets: their kind, as for `dataset`.
 
     Raises:

@@ -30,7 +30,7 @@ def merge_lines(values: Shaped[np.ndarray, "N C"]) -> Shaped[np.ndarray, "k C"]:
 
 
 SKEWED = 10
-"""The largest number of examples, as a multiple of the median, from which colours show logarithms."""
+"""If the largest count is more than this multiple of the median, the colour scale is logarithmic."""
 
 
 def plot_sizes(sizes: Int[np.ndarray, "N"], ax: Any = None) -> Any:

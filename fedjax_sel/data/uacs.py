@@ -68,8 +68,8 @@ def uacs(
       num_examples: examples of each client.
       num_test_examples: test examples of the server.
       amplitude: `a` of the curve, 0 (a straight boundary) to 0.75, beyond which little of the square is left beside it.
-      keep: whose examples to return, of clients that are numbered anew: those of the clients `"at the boundary"`, or of
-        the `"others"`; None: all clients'.
+      keep: which clients' examples to return: those of the clients `"at the boundary"`, or of the `"others"`, numbered
+        anew from 0; None: all clients'.
 
     Raises:
       ValueError: a parameter is out of range.
@@ -98,7 +98,7 @@ def uacs(
 
 
 KEPT = ("at the boundary", "others")
-"""Clients whose examples alone a draw can have."""
+"""The groups of clients to which a draw can be restricted."""
 
 
 def draw_clients(

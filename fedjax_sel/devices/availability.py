@@ -34,8 +34,8 @@ class Bernoulli(Availability):
     """Each client in each round with probability `p`, independently.
 
     Attributes:
-      p: one probability for all clients, or an array with one for each. In a configuration `p` is one number; `classes`
-        takes a list, with one number for each client if it is as long as there are clients.
+      p: one probability for all clients, or an array with one for each. In a configuration, `p` is one number; to give
+        each client its own there, use `classes` with a list of `N` numbers.
 
     >>> Bernoulli(np.array([0.0, 1.0])).available(jax.random.key(0), 0, 2)
     Array([False,  True], dtype=bool)
@@ -92,7 +92,8 @@ class Diurnal(Availability):
 
     Attributes:
       period: rounds in a day.
-      mean: probability over a whole day, before the cut; with one (`mean (1 + depth) > 1`), it is less.
+      mean: mean probability over a whole day, before the cut; if anything is cut (`mean (1 + depth) > 1`), the actual
+        mean is lower.
       depth: 0: constant over the day; 1: between 0 and `2 mean`.
       phase: when client `i`'s probability peaks, in days; None: spread evenly over the day, `i (√5 - 1)/2 mod 1`, so
         that the phase of a client does not depend on the number of clients.
@@ -127,7 +128,7 @@ class Diurnal(Availability):
 
 
 class Function(Availability):
-    """The clients given by a function of the round, which can arrive and leave by any rule.
+    """The clients that a function of the round chooses; they can arrive and leave by any rule.
 
     Attributes:
       present: `present(round, num_clients)` returns true or false for each client, in pure JAX.

@@ -97,8 +97,8 @@ class Tiers:
     """Tiers of equal devices, for example clients with different numbers of cores; their members are drawn.
 
     Attributes:
-      compute_factor: of the computing rate in each tier; all tiers need the same energy per operation.
-      network_factor: of both network rates in each tier; None: 1.
+      compute_factor: factor on the computing rate in each tier; all tiers need the same energy per operation.
+      network_factor: factor on both network rates in each tier; None: 1.
       share: of the clients in each tier, in any unit; None: equal. Rounded to whole clients by largest remainder.
       compute: operations per second, of a device of factor 1.
       efficiency: operations per joule, of a device of factor 1.

@@ -54,7 +54,7 @@ DRAWN_APART = (
 )
 
 LONG = 30.0
-"""Least seconds before round 0 that are kept, by a checkpoint of the state before it."""
+"""If what precedes round 0 takes more seconds than this, a checkpoint keeps its result, the state before round 0."""
 
 
 def simulate(
@@ -69,7 +69,8 @@ def simulate(
     Args:
       experiment: what to run.
       data: a federation, drawn afresh for every seed; or clients' examples, the same for all.
-      seeds: how many, or which; each seed draws its partition, initial model and cohorts.
+      seeds: how many (`k` means 0 to `k - 1`), or which. Each seed draws its own initial model and cohorts, and, unless
+        `data` is the same for all seeds, its own partition and devices.
       execution: how to run; None: the defaults of `Execution`.
       changes: fields of `Execution` to change, as in `debug=True`.
 

@@ -74,7 +74,7 @@ class Experiment(Pytree):
       local_training: how they train.
       correction: how the gradients of local steps are corrected.
       aggregation: how updates are merged.
-      cohort_size: `m`, clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
+      cohort_size: `m`, clients in the cohort; a float in (0, 1] is a share of all clients, rounded, but at least one.
       rounds: `T`.
       evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: how many rounds at the end are all evaluated.
@@ -213,10 +213,10 @@ class Experiment(Pytree):
             )
 
     def warn_of_sizes(self, data: FederatedData) -> None:
-        """Warns of sizes of clients that weigh or normalise wrongly.
+        """Warns if, because of their sizes, clients get wrong weights or examples are normalised wrongly.
 
-        That is if both the selector and the aggregation weigh clients of unequal size by their numbers of examples, or
-        if features are normalised over batches of which the last of an epoch has one example.
+        This is so if both the selector and the aggregation weigh clients of unequal size by their numbers of examples,
+        or if features are normalised over batches and the last batch of an epoch has only one example.
         """
         selector, aggregation = self.client_selection, self.aggregation
         twice = selector.counts_examples and aggregation.counts_examples

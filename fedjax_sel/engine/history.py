@@ -104,7 +104,8 @@ class History:
         """Returns the part of the history that belongs to some seeds.
 
         Args:
-          rows: which seeds, by their places: a slice, of which arrays are views, or an array of numbers.
+          rows: which seeds, by their positions in `seeds`: a slice, for which the arrays of the result are views, or an
+            array of indices.
         """
 
         def pick(tree: Any) -> Any:
@@ -123,9 +124,9 @@ class History:
     __iter__ = None  # `metrics` has names to go through; Python would try history[0]
 
     def last(self, metric: str) -> np.ndarray:
-        """Returns each seed's last value of a metric, Float[R]: of the last evaluation, if a callback ended the run.
+        """Returns each seed's last value of a metric, Float[R], even if the run ended between two evaluations.
 
-        For a seed that diverged, it is the value that the run ended with.
+        For a seed that diverged, it is the value of the run's last round: NaN for what evaluations measure.
         """
         values = self[metric]
         missing = np.all(np.isnan(values.reshape(*values.shape[:2], -1)), axis=-1)
@@ -302,7 +303,7 @@ def describe_shape(history: History) -> dict[str, Any]:
 
 
 def join_about(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns how runs were run that are one now: the first's, the seconds of all, and every device and layout."""
+    """Returns the `about` of several runs joined into one: the first's, the seconds of all, every device and layout."""
     out = {name: value for name, value in parts[0].items() if name != "resumed_at"}
     for name in ("device", "layout", "examples_on"):
         if name in out:

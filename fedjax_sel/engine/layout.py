@@ -197,7 +197,7 @@ class Layout:
         return self._divide(mine, clients)
 
     def size_of_blocks(self, longest: int, mean: float) -> int:
-        """Returns of how many examples blocks of one client's examples are, with at most `longest`, `mean` on average.
+        """Returns the size of the blocks of a client's examples; clients have at most `longest`, on average `mean`.
 
         >>> Layout().size_of_blocks(30, 20.0), Layout().size_of_blocks(500, 20.0)
         (30, 24)
@@ -272,9 +272,9 @@ class Layout:
     def over_filled(
         self, f: Callable[[Int[Array, "b"]], Any], index: Int[Array, "k L"], count: Int[Array, "k"], usual: float
     ) -> Any:
-        """Applies `f` to the examples that clients have, in as many passes as these need, however long the longest is.
+        """Applies `f` to the examples that clients have, in as many passes as these need, whatever `L` is.
 
-        Devices share the examples alike, whoever owns them.
+        Devices get equal numbers of examples, whichever client owns them.
 
         Args:
           f: returns a number, or several, of each of these examples, given as indices.
@@ -354,10 +354,11 @@ ONE_BY_ONE = Layout(clients=1, seeds="scan")
 
 
 def deal(load: Int[Array, "m"], among: int) -> Int[Array, "q"]:
-    """Returns the order of members in which `among` equal parts have loads alike, each with the largest loads first.
+    """Returns an order of members whose `among` equal parts have similar loads, each part with its largest loads first.
 
-    The largest go first, one to each part, then the next largest, of which the least loaded part gets the largest. The
-    order is as long as `among` divides; numbers from `m` on stand for nobody, at the ends of parts.
+    The largest loads go first, one to each part; then the next largest, the largest of them to the least loaded part.
+    The order's length is `m`, rounded up to a multiple of `among`; numbers from `m` on, at the ends of parts, stand for
+    nobody.
 
     >>> deal(jnp.array([1, 9, 5, 4, 2]), 2)
     Array([1, 4, 5, 2, 3, 0], dtype=int32)

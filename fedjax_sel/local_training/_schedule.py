@@ -46,10 +46,10 @@ class Exponential(Pytree):
 
 
 class Steps(Pytree):
-    """`factor`, multiplied once for each round in `at` that has been reached.
+    """`factor ^ k`, where `k` is how many of the rounds in `at` have been reached.
 
     Attributes:
-      at: rounds.
+      at: rounds, counted from 0.
       factor: factor on the rate at each of them.
 
     >>> Steps(at=(10, 20), factor=0.5)(jnp.int32(20), jnp.int32(100))

@@ -34,7 +34,8 @@ class EfficientNet(nn.Module):
         `drop_path (i - 1) / 16` (stochastic depth); 0.2 in the source.
       momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need about a
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, without the source's first ones; 5 for examples of 224x224.
+      halvings: how often the resolution is halved; of the source's five halvings, the last ones are kept. 5 for
+        examples of 224x224.
 
     Source: Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", 2019,
     https://arxiv.org/abs/1905.11946, table 1.

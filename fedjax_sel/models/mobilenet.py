@@ -31,7 +31,8 @@ class MobileNetV3(nn.Module):
       dropout: share of the hidden layer's numbers set to zero while training.
       momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need about a
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, without the source's first ones; 5 for examples of 224x224.
+      halvings: how often the resolution is halved; of the source's five halvings, the last ones are kept. 5 for
+        examples of 224x224.
 
     Source: Howard et al., "Searching for MobileNetV3", 2019, https://arxiv.org/abs/1905.02244, table 2; without squeeze
     and excitation after the last convolution, as in torchvision, whose number of parameters it matches.

@@ -263,9 +263,9 @@ class AUC(Metric):
 
 
 def measure_area(score: Float[Array, "n"], positive: Bool[Array, "n"], counted: Bool[Array, "n"]) -> Float[Array, ""]:
-    """Returns the share of the pairs of a positive and a negative example of which the positive one has more.
+    """Returns the share of pairs of a positive and a negative example in which the positive one has the higher score.
 
-    A tie counts one half. Only examples that are `counted` do; without pairs, it is NaN.
+    A tie counts one half. Only pairs of `counted` examples enter; without any, the share is NaN.
     """
     order, place = jnp.argsort(score), jnp.arange(len(score))
     score, above, below = score[order], (positive & counted)[order], (~positive & counted)[order]

@@ -63,9 +63,10 @@ class Task(Pytree):
       model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers): any
         Linen module, or what `models.from_nnx` and `models.from_functions` return. It is called with `train=True` (or
         `deterministic=False`) while a client trains, if it takes that argument. What is not in the collection `params`
-        is not trained: a client sends what the model has made of it, and any aggregator averages it, as batch
-        statistics. If there is any, the model gets `mask`, the examples that count, if it takes that; otherwise its
-        `flax.linen.BatchNorm` layers do. What a module only reports (`sow`, as by default, in tuples) is left out.
+        is not trained: a client sends its values as they are after training, and they are averaged whatever the
+        aggregator, as batch statistics are. While a client trains, the model gets the argument `mask`, which examples
+        of a batch count, if it takes it; otherwise its `flax.linen.BatchNorm` layers get it. What a module only reports
+        (`sow`, which by default makes tuples) is left out.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each entry of the example's
         last axis.
       loss: loss of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -159,12 +160,12 @@ class Task(Pytree):
           dataset: the dataset, whose targets determine the default loss and metrics.
           loss, metrics: of the task; None: the defaults.
           normalise: whether to normalise to mean 0 and deviation 1 over the training examples, unless the dataset's
-            targets are tokens. Whole numbers that are not normalised are token ids (`raw`); bytes are only if the
-            targets are tokens. `"unit"`: bytes become numbers from 0 to 1.
+            targets are tokens. Whole numbers that are not normalised are taken for token ids (`raw`), but bytes
+            (`uint8`) only if the targets are tokens. `"unit"`: bytes become numbers from 0 to 1.
 
         Raises:
-          ValueError: `normalise` is `"unit"`, but the examples are token ids or no bytes; or a model of texts gets
-            examples that are not token ids.
+          ValueError: `normalise` is invalid; or it is `"unit"`, but the examples are token ids or not bytes; or a model
+            of texts gets examples that are not token ids, or would be normalised.
         """
         if not isinstance(dataset, Dataset):
             raise ValueError(
@@ -421,7 +422,8 @@ class Task(Pytree):
         Args:
           x: examples as stored, for their shape.
           frozen: names of parts (`FrozenParams`).
-          pretrained: variables that the model starts from; None: all are drawn, frozen parts the same for every seed.
+          pretrained: variables that the model starts from; a last layer for another number of classes is not used, but
+            drawn. None: all are drawn, frozen parts the same for every seed.
 
         Raises:
           ValueError: a name matches no part of the model, nothing is left to train, or variables do not fit.
