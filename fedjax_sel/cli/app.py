@@ -99,14 +99,14 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
 
 
 def expand_home(value: Any) -> Any:
-    """Returns a path, or each of a list, with the home folder for `~`, which a shell leaves in `--out=~/runs`."""
+    """Returns a path, or a list of paths, with `~` replaced by the home folder; a shell leaves it in `--out=~/runs`."""
     if isinstance(value, list):
         return [expand_home(one) for one in value]
     return value.expanduser() if isinstance(value, Path) else value
 
 
 def is_users(error: Exception) -> bool:
-    """Returns whether an error is caused by what the user asked for: also a file that cannot be, or a full disk."""
+    """Returns whether an error is caused by what the user asked for, such as an unusable file or a full disk."""
     of_file = isinstance(error, OSError) and error.strerror and (error.filename or error.errno == errno.ENOSPC)
     return isinstance(error, USERS) or bool(of_file)
 
@@ -139,7 +139,7 @@ def print_warnings() -> Iterator[None]:
 
 
 def explain_damaged_program(warning: str) -> str:
-    """Returns a warning with what to do about a compiled program on disk that JAX cannot read, if it is about one.
+    """Returns a warning; if it is about a compiled program on disk that JAX cannot read, with what to do about that.
 
     A process that was killed, or had no room, while it wrote a program leaves a part of it, and JAX never writes over
     what is there.

@@ -16,21 +16,21 @@ def leaderboard(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", metavar="NAME", help="A federation or selector, or a pattern as 'fashion-*'; repeat it."
+            "--only", metavar="NAME", help="A federation, selector or pattern such as 'fashion-*'; may be repeated."
         ),
     ] = None,
     scale: Annotated[str, typer.Option(help="smoke, small or full.")] = "small",
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", metavar="MODULE:NAME", help="A selector of your own, also FILE.py:NAME; repeat it."),
+        typer.Option("--add", metavar="MODULE:NAME", help="Your own selector, or FILE.py:NAME; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/leaderboard-SCALE.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; by default as many as the scale has.")] = None,
     known: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="An earlier leaderboard; its numbers count for what is not run here."),
+        typer.Option(metavar="FOLDER", help="An earlier leaderboard, whose numbers stand in for what is not run here."),
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show errors with their traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
     """Compare all client selectors on many federations under equal budgets."""

@@ -19,7 +19,7 @@ def show(
         str, typer.Argument(metavar="RUN|PRESET|FILE", help="Folder of a finished run or sweep, or a configuration.")
     ],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Of a configuration, as for `run`.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to a configuration, as for `run`.")
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the run's report.html in the browser.")] = False,
     figure: Annotated[Path | None, typer.Option(help="Draw a configuration's partition into this file.")] = None,

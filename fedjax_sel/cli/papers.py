@@ -14,9 +14,11 @@ from fedjax_sel.cli.app import NoCache, command
 @command
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="See `list`.")],
-    scale: Annotated[str | None, typer.Option(help="smoke, small, full; some: medium. By default small.")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="smoke, small (default) or full; some papers also have medium.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/PAPER-SCALE.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; by default as many as the scale has.")] = None,
     add: Annotated[
         list[str] | None, typer.Option(help="A strategy of your own, `mine.py:MySelector`, in every experiment.")
     ] = None,
@@ -27,7 +29,7 @@ def reproduce(
         Path | None,
         typer.Option(help="With --finished: the folder of an earlier report, for cells that were run elsewhere."),
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show errors with their traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
     """Reproduce a paper: its experiments, its figures, and its claims, each with a verdict."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.history import History
 
 Distributed = Annotated[
-    bool, typer.Option("--distributed", help="One of several processes, which JAX finds (Slurm, TPU, Kubernetes).")
+    bool, typer.Option("--distributed", help="One of several processes; JAX finds the others (Slurm, TPU, Kubernetes).")
 ]
 Coordinator = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Address of the first of several processes.")
@@ -44,7 +44,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/NAME-HASH.")] = None,
     layout: LayoutName = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Without compilation, one client at a time; errors with traceback.")
+        bool, typer.Option("--debug", help="Run without compilation, one client at a time; show tracebacks of errors.")
     ] = False,
     no_cache: NoCache = False,
     mesh: Mesh = None,
@@ -75,7 +75,7 @@ def sweep(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE,VALUE...",
-            help="As in lr=0.01,0.1 client_selection=entropy,uniform; one value is that of all.",
+            help="As in lr=0.01,0.1 client_selection=entropy,uniform; a single value holds for all.",
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds of every combination.")] = None,
@@ -86,10 +86,10 @@ def sweep(
     no_cache: NoCache = False,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the final model of every run.")] = False,
     keep_checkpoints: Annotated[
-        bool, typer.Option("--keep-checkpoints", help="Keep what the sweep can go on from to more rounds.")
+        bool, typer.Option("--keep-checkpoints", help="Keep checkpoints, so that the sweep can go on to more rounds.")
     ] = False,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Draw every run's figures now; else `show RUN` does for one.")
+        bool, typer.Option("--figures", help="Draw every run's figures now; otherwise, `show RUN` draws a run's.")
     ] = False,
 ) -> None:
     """Run or resume all combinations of some values; those that differ only in floats share one program.
@@ -171,7 +171,7 @@ def resolve(
     Args:
       given: the configuration before.
       overrides, options: as for `config.override`.
-      flags: names of the options that are not called like their keys.
+      flags: by key, the names of the options that are named differently from their keys.
     """
     from fedjax_sel import config as configuration
 

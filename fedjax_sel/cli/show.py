@@ -20,15 +20,15 @@ def compare(
         typer.Argument(metavar="RUN...", help="Folders of finished runs; a sweep stands for all of its runs."),
     ],
     metric: Annotated[
-        str | None, typer.Option(help="What is compared, as loss or bytes; by default accuracy, or loss without it.")
+        str | None, typer.Option(help="What to compare, such as loss or bytes; by default accuracy, else loss.")
     ] = None,
     target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default one all seeds reach.")] = None,
     at: Annotated[
         str | None,
         typer.Option(
             metavar="KIND=SHARE",
-            help="At one budget: as bytes=0.5, what the first run spends in half of its rounds, seed by seed. Kinds: "
-            "rounds, bytes, flops, seconds, joules.",
+            help="Compare at one budget: bytes=0.5 is what the first run spends in half of its rounds, seed by seed. "
+            "Kinds: rounds, bytes, flops, seconds, joules.",
         ),
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the metric against rounds into this file.")] = None,
@@ -92,7 +92,7 @@ def join(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
     out: Annotated[Path, typer.Option(help="Folder of the joined run.")],
 ) -> None:
-    """Make one run of finished runs that differ in their seeds alone, as the jobs of a batch have run them.
+    """Make one run out of finished runs that differ only in their seeds, such as those of the jobs of a batch.
 
     Example: `fedjax-sel join runs/seed-* --out runs/mine`.
     """
@@ -109,7 +109,7 @@ def join(
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     form: Annotated[
-        str | None, typer.Option("--format", help="npz, safetensors or orbax; by default as --out ends, or npz.")
+        str | None, typer.Option("--format", help="npz, safetensors or orbax; by default the ending of --out, or npz.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed whose model is exported; by default the first.")] = None,
@@ -124,7 +124,7 @@ def export(
 @functools.partial(command, name="list")
 def everything(
     word: Annotated[
-        str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, as `selectors`, or a word to look for.")
+        str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, such as `selectors`, or a word to look for.")
     ] = None,
 ) -> None:
     """List everything that a configuration can name, and the papers.
@@ -171,7 +171,7 @@ def find_lists(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
 @command
 def cite(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Strategies or papers; none: all.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Strategies or papers; by default all.")
     ] = None,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="As BibTeX entries.")] = False,
 ) -> None:

@@ -20,10 +20,10 @@ from fedjax_sel.collectives import CLIENTS, count_devices, find_best, gather, sh
 from fedjax_sel.pytree import Scalar
 
 BLOCK = 16_384
-"""Clients in a block. A CPU copies what it multiplies, beyond 32 MiB into memory that is new each time."""
+"""Clients in a block. A CPU copies what it multiplies; beyond 32 MiB, it allocates new memory for each copy."""
 
 MANY = 32_768
-"""Beyond this many clients, they are divided among devices: each choice waits for two messages of 10 to 50 µs."""
+"""The number of clients above which devices share them: each choice then waits for two messages of 10 to 50 µs."""
 
 
 def count_parts(n: int) -> int:

@@ -51,7 +51,7 @@ def fill_chances(log_weight: Float[Array, "N"], total: Float[Array, ""]) -> Incl
 def draw_systematic(key: PRNGKey, chance: Float[Array, "N"]) -> Bool[Array, "N"]:
     """Returns the drawn clients: each with its probability, as many as the whole sum of these.
 
-    Exactly so up to rounding: of tens of thousands of draws at very different probabilities, a few may lack.
+    This is exact up to rounding: of tens of thousands of draws at very different probabilities, a few may be missing.
     """
     order, hit = draw_in_order(key, chance)
     return jnp.zeros(chance.shape, bool).at[order].set(hit)

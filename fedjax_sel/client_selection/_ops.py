@@ -130,14 +130,14 @@ def draw_left(
 def find_noise_mode(n: int) -> str:
     """Returns the mode of JAX's Gumbel noise in which one of `n` is drawn.
 
-    In the mode `"low"` it comes from multiples of 2^-23: among many, the largest noise is often shared, and those of a
-    small probability are drawn too rarely.
+    In the mode `"low"`, noise comes from multiples of 2^-23: among many clients, several often share the largest noise,
+    and those of small probability are drawn too rarely.
     """
     return "high" if n > MANY else "low"
 
 
 MANY = 4096
-"""Most among which noise in steps of 2^-23 draws one."""
+"""The most clients among which one is drawn by noise in steps of 2^-23."""
 
 
 def epsilon_greedy_m(

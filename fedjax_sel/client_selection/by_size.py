@@ -18,8 +18,8 @@ class BySize(ClientSelector):
     Attributes:
       replacement: whether to draw with replacement, so that one client can fill several slots. With the unweighted
         mean, this is the source's unbiased scheme I ("MD sampling": a client is in the cohort with probability
-        `1 - (1 - p_i)^m`). Without replacement, each draw is among the clients left, which is not in the source, and is
-        biased: power-of-choice's candidates are drawn so.
+        `1 - (1 - p_i)^m`). Without replacement, each draw is among the clients left. This is not in the source, and is
+        biased; power of choice draws its candidates this way.
 
     Source: Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, https://arxiv.org/abs/1907.02189, scheme I.
 

@@ -34,9 +34,10 @@ class ClusteredSampling(ClientSelector):
 
     - `by="size"` (Algorithm 1): in descending order of size, the clients fill the `m` distributions one after another.
     - `by="similarity"` (Algorithm 2): Ward's clustering of the clients' last updates, 0 before they train. The tree is
-      cut into the largest clusters with `m Σ p ≤ 1`. Each of the `m` heaviest gets a distribution, and the clients of
-      the others, starting with the lightest cluster, fill up the distributions, those of the heaviest cluster first and
-      the largest clients first (in the authors' code, those of the lightest first, and clients in random order). A
+      cut into the largest clusters with `m Σ p ≤ 1`. Each of the `m` heaviest gets a distribution. These are filled up,
+      the heaviest cluster's first, with the clients of the other clusters: the lightest cluster first, and in it the
+      largest client first (in the authors' code, the lightest cluster's distribution is filled up first, and by clients
+      in random order). A
       client with `m p_i > 1` fills one distribution and continues in the others. The server already has the updates, so
       this costs the clients nothing.
     - `by="oracle"` (a control): like `"size"`, but ordered by each client's most frequent class. If each class weighs

@@ -59,7 +59,8 @@ class CriticalFL(ClientSelector):
     10, times the learning rate, without another pass, and in every round, too; in critical periods it also uploads only
     the largest fifth of an update, which is not a matter of selection.
 
-    `e3cs` estimates with the chances of all `m` slots, so that it learns in cohorts of `k` at `k / m` of its rate.
+    A wrapped `e3cs` estimates with the chances of being among all `m`, so in cohorts of `k` it learns at `k / m` of its
+    rate.
 
     Attributes:
       selector: the wrapped selector; one that probes is rejected.

@@ -37,8 +37,8 @@ class DivFLState(NamedTuple):
 class DivFL(ClientSelector):
     """The `m` clients for which `Σ_i min_{j ∈ S} ‖g_i - g_j‖` is least, found greedily; `g_i` the clients' gradients.
 
-    With `gradients="stale"`, every client sends its gradient at the initial model in round 0. Afterwards, each member
-    sends its gradient at the model that it receives, before it trains (the members of round 0 the same twice), and a
+    With `gradients="stale"`, every client sends its gradient at the initial model in round 0. In every round, each
+    member sends its gradient at the model that it receives, before it trains (in round 0, the same one again), and a
     client's last gradient counts (0 for a client unavailable in round 0, until it trains). With `"all"`, every client
     sends its gradient at the global model in every round. A gradient takes a forward and a backward pass over all of a
     client's examples and is as large as the model, or `sketch` numbers. Ties are broken at random.

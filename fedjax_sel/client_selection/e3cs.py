@@ -21,8 +21,8 @@ class E3CS(ClientSelector):
 
     Probabilities are capped at 1: weights are cut at the `α` for which the largest probability is 1, and the clients at
     `α` (the overflow set) keep their weights. For the others, `w_i ← w_i exp((m - N σ) η x̂_i / N)`, with
-    `x̂_i = 1 / π_i` for a member whose update was merged, else 0. It thus learns which clients are volatile, by failing
-    in training or missing a deadline, which the server does not know beforehand. `N` and `m` count available clients
+    `x̂_i = 1 / π_i` for a member whose update was merged, else 0. It thus learns which clients are volatile (fail in
+    training or miss a deadline), which the server does not know beforehand. `N` and `m` count available clients
     only. It needs no signals and costs nothing.
 
     The paper draws `m` clients one after another in proportion to `π / m` among those left (`"successive"`), so

@@ -38,7 +38,7 @@ class FedCBS(ClientSelector):
 
     The first client, `c`, is drawn in proportion to `1/QCID({i})^β₁ + λ sqrt(3 ln t / (2 T_i))`, with `t` the round,
     from 1, and `T_i` how often `i` was selected, plus 1. The second is drawn in proportion to `1/QCID({c, i})^β₂`,
-    which the source divides by the number of the first, the same for all `i`. The `k`-th is drawn in proportion to
+    which the source divides by that of the first client, the same for all `i`. The `k`-th is drawn in proportion to
     `QCID(M)^β_{k-1} / QCID(M ∪ {i})^β_k`, whose numerator is also the same for all `i`. `β_k = beta k`. An imbalance
     counts as at least `floor`, so that a perfectly balanced cohort is the likeliest, and not a division by 0.
 

@@ -33,10 +33,11 @@ class FedGSState(NamedTuple):
 class FedGS(ClientSelector):
     """The cohort that maximises `α / (m (m - 1)) sᵀ H s - z · s`: distances between members less past selections.
 
-    `z_i = (2 (v_i - v̄ - m / N) + 1) / (N - 1)`, where `v` counts each client's selections. `H` holds the lengths of
-    shortest paths, divided by the longest, in a graph with an edge of length `exp(-u_ij² / σ)` between clients whose
-    similarity `u_ij` is above ε; without a path it is 1. `u` is the cosine of two label distributions, scaled to [0, 1]
-    over all pairs. In `m / N`, `N` counts available clients only. With `α = 0`, the clients selected least often are
+    `s` is 1 for members and 0 for others; `z_i = (2 (v_i - v̄ - m / N) + 1) / (N - 1)`, where `v` counts each client's
+    selections. `H` holds the lengths of shortest paths, divided by the longest, in a graph with an edge of length
+    `exp(-u_ij² / σ)` between clients whose similarity `u_ij` is above ε, and 1 where there is no path. `u` is the
+    cosine of two label distributions, scaled to [0, 1] over all pairs. In `m / N`, `N` counts available clients only.
+    With `α = 0`, the clients selected least often are
     selected.
 
     The source hands the problem to a solver; here a greedy cohort is improved by exchanging one member at a time, the
@@ -119,7 +120,7 @@ def graph_distances(
 def exchange(
     pair: Float[Array, "N N"], worth: Float[Array, "N"], available: Bool[Array, "N"], m: int
 ) -> Bool[Array, "N"]:
-    """Returns a cohort that no exchange of one member for another client improves, or after `10 m` exchanges.
+    """Returns a cohort that no exchange of one member for another client improves, or that after `10 m` exchanges.
 
     Maximises the sum of the members' worths plus the sum of `pair` over the pairs of members.
 

@@ -23,14 +23,14 @@ class FedLECC(ClientSelector):
 
     Clusters are made once, by OPTICS on the Hellinger distances between the clients' label distributions; a client
     outside all clusters gets its own. If clusters are too small to fill the cohort, those of the next highest mean loss
-    follow; once all clusters have contributed as many, they contribute again. Each client sends its label counts, `C`
+    follow; once all have contributed `⌈m / J⌉` clients, they contribute again. Each client sends its label counts, `C`
     numbers, once; in every round it receives the global model, passes all its examples through it and sends its loss.
 
     Attributes:
       clusters: `J`.
       eps: largest distance between neighbours; None: clusters are where reachability is steep (OPTICS's own rule, with
-        scikit-learn's defaults), since most clients with Dirichlet classes have either no neighbour at a distance, or
-        nearly all others.
+        scikit-learn's defaults), since within a given distance, most clients with Dirichlet classes have either no
+        neighbour or nearly all other clients.
 
     Source: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated Learning under
     Non-IID Data", 2026, https://arxiv.org/abs/2603.08911. The number of clusters and how they are cut are ours.

@@ -54,16 +54,16 @@ class FedCor(ClientSelector):
     examples if `Experiment.signal_split` says so, as in the source. An unavailable client gets the mean change of the
     others; a round in which no change is known is no draw.
 
-    This follows the authors' code (with its `--update_mean`), which merges by the unweighted mean, except for when
-    losses are measured. A probe starts from
-    the model before its round, in the authors' code from the one after it. The change in round `warm_up`, the newest
-    draw of their first fit, is not known yet here and does not enter.
+    This follows the authors' code (with its `--update_mean`), which merges by the unweighted mean; only the times at
+    which losses are measured differ. A probe starts from the model before its round; in the authors' code, from the
+    one after it. The change in round `warm_up`, the newest draw of their first fit, is not known yet here and is left
+    out.
 
     Attributes:
       beta: factor on the `α` of a selected client.
       gamma: factor on the weight of a draw per round of age.
-      noise: `σ`. If there are fewer clients than `dimension`, a fit can fail in 32 bits with less than about 1e-3; from
-        then on cohorts are uniform, and the run says that scores are NaN.
+      noise: `σ`. With fewer clients than `dimension` and `σ` below about 1e-3, a fit can fail in 32 bits; from then on
+        cohorts are uniform, and the run says that scores are NaN.
       learning_rate: of Adam.
       warm_up: last round of uniform cohorts, from 0.
       interval: rounds between two fits after the warm-up.

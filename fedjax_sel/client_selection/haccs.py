@@ -42,13 +42,13 @@ class HACCS(ClientSelector):
     gets `⌊θ_k m / Σ θ⌋` slots; the remaining slots are drawn one after another in proportion to `θ`, among clusters
     with clients left.
 
-    A client that has not trained counts with the loss `ln C` of a random guess, and a member that did not return with
-    the mean loss of all; otherwise clusters that never return could take every slot, as losses fall. Within a cluster,
-    the fastest keep their slots even if they never return. Each client sends its
-    label counts, `C` numbers, once, and each member its training loss. The clients must have devices, whose expected
+    A client that has not trained is given the loss `ln C` of a random guess, and a member that did not return the mean
+    loss of all; otherwise clusters that never return could take every slot, as losses fall. Within a cluster, the
+    fastest keep their slots even if they never return. Each client sends its label counts, `C` numbers, once, and each
+    member its training loss. The clients must have devices, whose expected
     seconds cost nothing to know. Noise on the counts, which the source allows for privacy, is left out. The authors'
-    code divides the sums over available clients by the cluster's full size, and the loss that it squares is, of every
-    client after each round, the share of its examples that the new global model gets wrong.
+    code divides the sums over available clients by the cluster's full size. In place of the loss, it squares the share
+    of a client's examples that the new global model gets wrong, measured on every client after each round.
 
     Attributes:
       rho: ρ, the weight of speed relative to loss.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFL"]
 
 CALLS = 20
-"""The most calls in which the pre-phase runs; memory that XLA holds on a mesh of a CPU's cores grows during one."""
+"""The most calls that the pre-phase is split into; on a mesh of a CPU's cores, XLA's memory grows during each call."""
 
 FARTHEST = 1e15
 """The largest divergence, in nats or bits, beyond which KMeans would overflow."""
@@ -108,7 +108,11 @@ class LEFL(ClientSelector):
         return jax.ShapeDtypeStruct((ctx.num_clients,), jnp.int32)
 
     def check(self, ctx: Context, host: Host) -> int:
-        """Returns the number of clusters; raises `ValueError` without public examples, or for a number of clients."""
+        """Returns the number of clusters.
+
+        Raises:
+          ValueError: there are no public examples, fewer clients than clusters, or `m N` is 2^31 or more.
+        """
         k = self.strata(ctx.num_clients)
         if k > ctx.num_clients:
             raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
@@ -135,7 +139,7 @@ class LEFL(ClientSelector):
     def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
         """Returns the log probabilities that each client's trained model gives to the public examples.
 
-        A model that diverged, as an update that is not finite, counts as untrained, with a warning.
+        A model that diverged (one of its log probabilities is not finite) counts as untrained, with a warning.
         """
         public = host.data.public_x
         assert public is not None

@@ -53,7 +53,7 @@ class Oort(ClientSelector):
 
     Attributes:
       epsilon, decay, smallest: exploring fraction at the start, its factor per round, its smallest value.
-      percentile, delta, step: of the preferred turn, at the start; its change; rounds in the pacer's window.
+      percentile, delta, step: percentile of the preferred turn at the start; its change; rounds in the pacer's window.
       penalty: exponent of the system term.
       clip: quantile at which utilities are clipped.
       cut_off: fraction of the next score that a client must reach to be drawn.

@@ -30,7 +30,7 @@ class OptimalSampling(ClientSelector):
 
     `chances="optimal"` (OCS): `π_i` is proportional to `u_i`, capped at 1 for the largest updates; each member sends
     `u_i` and receives what it needs to compute `π_i`. `chances="approximate"` (AOCS): `π_i = min(m u_i / Σ u, 1)`, then
-    four times `π_i ← min(C π_i, 1)` for the members below 1, `I`, with `C = (m - n + |I|) / Σ_I π`. This needs only
+    four times `π_i ← min(C π_i, 1)` for the set `I` of members below 1, with `C = (m - n + |I|) / Σ_I π`. It needs only
     sums, so aggregation can be secure, but fewer upload where norms differ by orders of magnitude. A member sends its
     norm and at most eight more numbers, and receives five.
 

@@ -24,7 +24,7 @@ class RoundRobin(ClientSelector):
     """
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
-        """Returns the number of each client's last turn, of all clients' turns; -1: none yet."""
+        """Returns the number of each client's last turn, counted over the turns of all clients; -1: none yet."""
         return jnp.full(ctx.num_clients, -1, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:

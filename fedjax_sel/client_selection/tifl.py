@@ -39,7 +39,7 @@ class TiFL(ClientSelector):
     """Draws one of `tiers` groups of clients of similar speed, and `m` of its clients: none waits for a slower tier.
 
     Every `interval` rounds the clients report the accuracy of the global model on their examples (on their hold-out
-    examples if `Experiment.signal_split` says so). A tier's accuracy is their mean, weighted by their training
+    examples if `Experiment.signal_split` says so). A tier's accuracy is its clients' mean, weighted by their training
     examples. If that of the tier drawn last has not risen since the report before, the probabilities are reset: with
     tiers ranked by accuracy, 0 the lowest, rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1
     fifteenths for five; tiers of equal accuracy share theirs. A tier without credits or without available clients is
@@ -76,7 +76,11 @@ class TiFL(ClientSelector):
         return round % self.interval == 0
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> TiFLState:
-        """Returns tiers by expected seconds of a turn; raises `ValueError` without devices, or with tiers below `m`."""
+        """Returns tiers by expected seconds of a turn.
+
+        Raises:
+          ValueError: the clients have no devices, or a tier would have fewer than `m` of them.
+        """
         check_devices("tifl", ctx)
         assert ctx.timing is not None
         most = ctx.num_clients // ctx.m

@@ -41,9 +41,9 @@ class UCBCS(ClientSelector):
 
     `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
     γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
-    nothing counts as having reported the loss with which `p_i` times it is the mean of that product over the members
-    that did (if none did, over the last members that did), so that clients that cannot return do not fill every cohort,
-    while the losses of the others fall. `γ = 1` without
+    nothing counts as having reported the loss at which `p_i · loss` equals the mean of this product over the members
+    that returned (if none did, over those of the last round in which some did); otherwise clients that cannot return
+    would come to fill every cohort, as the losses of the others fall. `γ = 1` without
     the factor `p_i` is UCB1 on losses. No client is asked before training; each member sends two numbers with its
     update.
 

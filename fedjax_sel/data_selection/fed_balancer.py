@@ -53,27 +53,28 @@ class FedBalancer(DataSelector):
     """Hard examples, those with a loss of at least `lt`, and others if the deadline leaves time for them.
 
     A client trains on `L` examples: as many as it can before the deadline, or the number `|O|` of its hard examples if
-    it cannot train on all of these or if there are no devices, but at least one; without any, that of the highest loss
-    counts as hard. `p L` of them are hard and the others easy, drawn at random, unless there are too few of one kind.
+    it cannot train on all of these or if there are no devices, but at least one. If no example is hard, the one of
+    highest loss counts as hard. `p L` of the `L` examples are hard and the others easy, drawn at random, unless there
+    are too few of one kind.
 
     `lt = LL + (LH - LL) ltr`, where `LL` is the smallest loss in the last cohort and `LH` the mean of its members'
     largest losses; until `ltr` first rises, `lt` is 0, as in the authors' code. The deadline is `lo + (hi - lo) ddlr`,
     where `lo` and `hi` are the times `t` that maximise the number of members done by `t`, divided by `t`, for one epoch
     and for all epochs on all their examples. After every `window` rounds, the average of the cohorts' mean losses (over
     all their examples together), each divided by its round's deadline if there is one, is compared with that of the
-    previous window: if it is lower, `ltr` rises and `ddlr` falls by a step, otherwise the reverse, within [0, 1]. They
-    start at 0 and 1.
+    previous window: if it is lower, `ltr` rises and `ddlr` falls by a step, otherwise the reverse, within [0, 1]. At
+    first, `ltr` is 0 and `ddlr` 1.
 
-    One member with far fewer examples than the others may maximise that ratio alone: one that is done in 0.4 seconds is
-    more a second than ten in 8. Where every cohort has such a member, the others are always late, whatever the ratios;
-    `deadline="fixed"` keeps the experiment's deadline, which `"chosen"` replaces.
+    One member with far fewer examples than the others may maximise that quotient alone: one done in 0.4 seconds makes
+    2.5 per second, ten done in 8 seconds only 1.25. Where every cohort has such a member, the others are always late,
+    whatever `ltr` and `ddlr`; `deadline="fixed"` keeps the experiment's deadline, which `"chosen"` replaces.
 
     The authors' code draws the fraction `p` from the easy examples (`prefer="easy"`) and uses the 80th percentile of a
     client's losses as its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
     examples that clients have recently trained on, takes `LL` and `LH` over all rounds so far, adds noise to the
     reports, and leaves a ratio unchanged if a step would take it out of [0, 1]. There, a client runs a forward pass
     over all its examples only when it is first selected; here, every time. Until more than half of all clients, or more
-    than 200, have told how long an epoch takes, its deadline is the mean time of all their epochs.
+    than 200, have told how long an epoch takes, the deadline there is the mean time of all their epochs.
 
     Attributes:
       prefer: kind of which the fraction `p` is drawn, `"hard"` or `"easy"`.

@@ -33,7 +33,7 @@ class FedCore(Coreset):
     regression, their code compares the inputs themselves instead of gradients, which is not implemented.
 
     With a number of local steps instead of epochs, fewer examples can take longer (more passes over them), so a client
-    whose coreset `fraction` makes smaller than the deadline alone would may be late.
+    may be late if `fraction` makes its coreset smaller than the deadline alone would.
 
     Attributes:
       fraction: largest fraction of the client's examples, in (0, 1]; the only limit if there are no devices.

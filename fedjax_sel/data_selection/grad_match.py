@@ -18,9 +18,9 @@ __all__ = ["GradMatch"]
 class GradMatch(Coreset):
     """Per class, examples and weights with small `‖Σ_{j ∈ S} w_j g_j - g‖² + λ ‖w‖²`, by orthogonal matching pursuit.
 
-    The target `g` is the sum of the client's gradients in the class (GRAD-MATCH), or as many times the mean gradient of
-    the server's validation examples in the class (GCFL), which is sent to every member, also in rounds in which it
-    keeps its coreset. A class with `n_c` of the client's `n` examples gets `⌈b n_c / n⌉` in the coreset, where
+    The target `g` is the sum of the gradients of the client's `n_c` examples of the class (GRAD-MATCH), or `n_c` times
+    the mean gradient of the server's validation examples of the class (GCFL), which is sent to every member, even in
+    rounds in which it keeps its coreset. Of the client's `n` examples, a class gets `⌈b n_c / n⌉` in the coreset, where
     `b = max(1, round(fraction · n))`; a class with fewer than `fewest` gets none. If the pursuit ends early, random
     examples of weight 1 fill up the coreset. The selection takes one forward pass over all examples and `L²` numbers of
     memory.

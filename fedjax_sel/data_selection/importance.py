@@ -16,14 +16,15 @@ __all__ = ["Importance"]
 class Importance(DataSelector):
     """`K = max(1, round(fraction · n))` draws with replacement, `j` with probability `q_j` proportional to a bound.
 
-    The bound is `‖p - y‖₂`, as of the cross-entropy, or the norm of the loss's gradient with respect to the output
-    layer. An example drawn `k_j` times has weight `k_j U / (n q_j K)`, where `U` is the number of distinct examples
+    The bound is `‖p - y‖₂`, the norm of the cross-entropy's gradient with respect to the logits, or the norm of the
+    loss's gradient with respect to the output layer. An example drawn `k_j` times has weight `k_j U / (n q_j K)`, where
+    `U` is the number of distinct examples
     drawn. The mean of their weighted gradients is, in expectation, the mean gradient over all `n` examples. With
     `uniform` above 0, `q` is mixed with the uniform distribution, which bounds the weight of each draw, `1 / (n q_j)`,
     by `1 / uniform`.
 
     The source draws the examples of every step anew, out of three times as many that are drawn uniformly, and does so
-    only once this is estimated to reduce the variance enough; before, its steps are uniform. Here, a client draws once
+    only once this is estimated to reduce the variance enough; until then, it draws uniformly. Here, a client draws once
     a round, out of all its examples and from the first round on, and its epochs share that draw.
 
     An aggregator that weights by size counts all of the client's examples.
@@ -66,7 +67,7 @@ class Importance(DataSelector):
 def mix_chances(bound: Float[Array, "L"], valid: Bool[Array, "L"], uniform: Scalar) -> Float[Array, "L"]:
     """Returns `q`, in which the uniform distribution has the share `uniform`.
 
-    It has all if no bound is above 0, or their sum is not finite.
+    This share is 1 if no bound is above 0, or the sum of the bounds is not finite.
     """
     bound = jnp.where(valid, bound, 0.0)
     total, even = bound.sum(), valid / jnp.maximum(valid.sum(), 1)

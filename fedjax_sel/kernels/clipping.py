@@ -14,7 +14,7 @@ from fedjax_sel.types import Variables
 def clipping_factor(update: Variables, clip: Scalar) -> Float[Array, ""]:
     """Returns the factor, at most 1, that makes the norm at most `clip`; 0 if the norm's square is beyond float32.
 
-    The norm is added up in 32 bits or more, whatever the update's numbers have.
+    The norm is added up in 32 bits or more, whatever the precision of the update.
 
     >>> clipping_factor({"w": jnp.array([0.0, 4.0])}, 1.0).item()
     0.25

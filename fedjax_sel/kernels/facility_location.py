@@ -27,6 +27,8 @@ def locate_facilities(
 ) -> tuple[Int[Array, "m"], Bool[Array, "m"]]:
     """Returns `m` allowed points chosen greedily to lower `Σ_i min_{j ∈ S} D_ij`, and which of the slots are filled.
 
+    If fewer points are allowed, the last slots are empty and hold -1.
+
     Args:
       key: for ties, and for the choice of examined points.
       distance: `D`, of every point (row) from every facility (column).

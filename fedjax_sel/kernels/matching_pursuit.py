@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.pytree import Scalar
 
 DEPENDENT = 1e-6
-"""A vector counts as a combination of the chosen ones if they leave a smaller fraction of its squared norm."""
+"""A vector counts as a combination of the chosen ones if less than this fraction of its squared norm is left of it."""
 
 
 def pursue(
@@ -36,7 +36,7 @@ def pursue(
       allowed: which vectors can be chosen.
       count: largest number of steps.
       ridge: `λ`.
-      tolerance: it stops when `‖r‖` is at most this fraction of `‖b‖`.
+      tolerance: the pursuit stops when `‖r‖` is at most this fraction of `‖b‖`.
 
     Source: Pati, Rezaiifar and Krishnaprasad, "Orthogonal matching pursuit", 1993,
       https://doi.org/10.1109/ACSSC.1993.342465; with `λ`: Killamsetty et al., "GRAD-MATCH", 2021,

@@ -13,7 +13,7 @@ VALIDATION = 0.05
 """Share of the training examples that the server keeps, for selectors that use its validation examples."""
 
 VALIDATED = 300
-"""The number of these if clients have only part of the training examples, so that the server has fewer than they do."""
+"""Validation examples if clients have only part of the training examples, so that the server has fewer than they do."""
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,8 @@ def join_known(
     """Returns all cells and their numbers, in the order of the earlier leaderboard, new ones last.
 
     What was run here counts, unless it was left out; the earlier numbers count for all other cells. Times of choices
-    are the earlier ones, as all of a table must be of one machine and one federation; selectors that have none there
-    have those of here, if they are of the same federation.
+    are the earlier ones, as all times in a table must come from one machine and one federation; selectors without an
+    earlier time get the one measured here, if it is of the same federation.
     """
     earlier, numbers = known
     joined = {name_of(cell): cell for cell in earlier}
@@ -69,10 +69,10 @@ def join_known(
 
 
 def describe_moved(tidy: pd.DataFrame, known: tuple[list[Cell], pd.DataFrame]) -> dict[str, str]:
-    """Returns what to say of the baseline that ran here, by federation, where its earlier accuracy was another.
+    """Returns remarks on the baseline that ran here, by federation, where its accuracy differs from the earlier one.
 
-    Selectors of the earlier leaderboard are compared with the baseline of here, seed by seed. That is fair only if both
-    have the same baseline, which another version or other settings prevent; so may another processor's rounding.
+    Selectors of the earlier leaderboard are compared with this baseline, seed by seed. That is fair only if the earlier
+    baseline was the same, which another version or other settings prevent; so may another processor's rounding.
     """
     here, there = (select(frame, ACCURACY, ALL_ROUNDS.name) for frame in (tidy, known[1]))
     both = [key for key in here.index.intersection(there.index) if key[0] == BASELINE]

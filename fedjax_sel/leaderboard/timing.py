@@ -34,7 +34,7 @@ class ChoiceTimes:
             self.times = read_json(self._place)
 
     def measure(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
-        """Times a selector that finished a cell on the federation of the other times, unless this code was timed."""
+        """Times a selector that finished a cell, on the federation of the other times, unless its code was timed."""
         if cell.status != FINISHED or federation.name not in (self.times or {federation.name: {}}):
             return
         known = self.times.setdefault(federation.name, {})

@@ -71,10 +71,13 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
     """Returns linear CKA from minibatches; each of its three terms is a mean of unbiased estimates (`hsic`).
 
     The expectation of these terms does not depend on the batch size, so the examples need not be in memory together.
-    The result can be slightly above 1 or below 0.
+    The result can be slightly above 1 or below 0; it is NaN if a representation is constant.
 
     Args:
       batches: representations of the same examples by two layers, at least 4 examples each.
+
+    Raises:
+      ValueError: a batch has fewer than 4 examples, or its two arrays are not matrices over the same examples.
 
     Source: Nguyen, Raghu and Kornblith, "Do Wide and Deep Networks Learn the Same Things?", 2021,
     https://arxiv.org/abs/2010.15327, its minibatch CKA.
@@ -94,9 +97,9 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
 
 
 ROUNDING = 1e-11
-"""What rounding leaves of the variation of a constant, as a part of its mean square, is below this.
+"""Rounding makes a constant representation seem to vary, by less than this fraction of its mean square.
 
-Representations that vary by less than 0.2 % of their size count as constant, which float32 products hardly resolve.
+Representations that vary by less than 0.2 % of their size, which float32 products hardly resolve, count as constant.
 """
 
 

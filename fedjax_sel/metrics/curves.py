@@ -1,6 +1,6 @@
 """Numbers read off learning curves, one per seed.
 
-A seed that diverged has no values from then on, and counts with those before; `History.last` is NaN for it. All raise
+A seed that diverged has no values from then on, so only those before count; `History.last` is NaN for it. All raise
 `ValueError` if a curve has no row for each seed, or what belongs to it has another shape.
 """
 

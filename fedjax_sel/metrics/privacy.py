@@ -19,7 +19,8 @@ def epsilon(
 ) -> float:
     """Returns `ε` of the (ε, δ)-differential privacy of `rounds` noisy sums over sampled clients (or examples).
 
-    `ε` of a fixed number of clients is at most that of all of them, which the bound for samples can exceed.
+    For a fixed number of clients, the result is at most the `ε` of full participation, which the bound for samples can
+    exceed.
 
     With `"poisson"`, neighbouring data sets differ in the presence of one client, which moves the sum by at most its
     clip. With `"fixed"`, they differ in one client that is replaced, which moves the sum by at most twice its clip.

@@ -58,7 +58,10 @@ class Difference:
         return NOT_REPRODUCED if self.low > margin or self.high < -margin else UNDECIDED
 
     def not_below(self, margin: float) -> str:
-        """Returns the verdict on "the first is at most `margin` below the second", by its interval and -margin."""
+        """Returns the verdict on "the first is at most `margin` below the second".
+
+        Reproduced if the whole interval is above -margin; not reproduced if it is below; else undecided.
+        """
         if self.low > -margin:
             return REPRODUCED
         return NOT_REPRODUCED if self.high < -margin else UNDECIDED

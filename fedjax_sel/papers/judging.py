@@ -47,10 +47,10 @@ class Question:
       judge: gives the verdict of one interval.
       refute: gives the one-sided p-value of the opposite.
       points: whether a mean lies on the claim's side.
-      holds: by how much a difference, as far as its interval reaches, is on the claim's side; below 0: on the other.
+      holds: by how much the worst end of a difference's interval is on the claim's side; below 0: on the other side.
       each: whether every experiment has to show it by its own interval, because effects of opposite signs, or a large
         one among small ones, would vanish in the pooled one.
-      sees: the difference that is judged, from that over seeds.
+      sees: gives the difference that is judged, from the difference over seeds.
     """
 
     name: str
@@ -280,8 +280,8 @@ def settle_claims(
     """Returns the claims under the policy: by construction, not judged if below the fair regime, otherwise as found.
 
     If a claim compares seeds, the number of compared seeds counts, not that of its experiments. A claim that rests on
-    no experiment is judged if at least one experiment of the run meets the regime. None is judged that `lacks`
-    something.
+    no experiment is judged if at least one experiment of the run meets the regime. A claim that `lacks` something is
+    not judged.
 
     Args:
       claims: as found.

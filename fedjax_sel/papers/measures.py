@@ -1,4 +1,4 @@
-"""What a cell counts with: its measures, computed once and listed, and the accuracy of seeds that diverged."""
+"""The measures of cells, computed once and listed, and the accuracy that counts for seeds that diverged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measure_once(measure: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def settle(history: History) -> Float[np.ndarray, "R T"]:
-    """Returns accuracy, which is that of guessing, `1 / C`, from the round on in which a seed diverged."""
+    """Returns the accuracy, which from the round in which a seed diverged is that of guessing, `1 / C`."""
     end, round = history.diverged[:, None], np.arange(1, history.rounds + 1)
     return np.where((end > 0) & (round >= end), 1 / history.about["classes"], history["accuracy"])
 
@@ -54,13 +54,13 @@ def fill_diverged(history: History, values: Float[np.ndarray, "R"], worst: float
 
 
 def find_best(history: History) -> Float[np.ndarray, "R"]:
-    """Returns the best accuracy of each seed; of a seed that diverged its last, not what it had before."""
+    """Returns the best accuracy of each seed; for a seed that diverged, its last one, not the best before that."""
     best = np.nanmax(history["accuracy"], axis=1)
     return np.where(history.diverged > 0, fill_missing(history["accuracy"])[:, -1], best)
 
 
 def settle_history(history: History) -> History:
-    """Returns a history whose accuracy is settled, so that no seed counts with what it had before it diverged."""
+    """Returns a history whose accuracy is settled, so that what a seed reached before it diverged does not count."""
     if not history.diverged.any() or "accuracy" not in history:
         return history
     return replace(history, metrics={**history.metrics, "accuracy": settle(history)})

@@ -26,7 +26,7 @@ def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
-    """Returns the cells' histories, which are read if finished and run otherwise; seeds that diverged are guessing.
+    """Returns the cells' histories, read if finished and run otherwise; a diverged seed's accuracy is that of guessing.
 
     Cells of one configuration that begin with the same model share one run.
     """

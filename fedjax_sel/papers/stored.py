@@ -91,7 +91,7 @@ def write_again(folder: Path, commit: str | None) -> None:
 
 
 def replace_section(text: str, heading: str, section: str) -> str:
-    r"""Returns Markdown in which a section, from its heading to the next one, is another; as it is without it.
+    r"""Returns Markdown with a section, from its heading to the next one, replaced; unchanged if it lacks the section.
 
     >>> print(replace_section("## A\n\nold\n\n## B\n", "## A", "## A\n\nnew"))
     ## A

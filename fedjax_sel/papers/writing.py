@@ -60,7 +60,7 @@ def write_reproduction(found: Reproduction, out: Path, again: str, console: Cons
     """Writes and prints what a reproduction has found, and returns the content of `summary.json`.
 
     Args:
-      found: by it.
+      found: what it has found.
       out: folder.
       again: the command that reproduces it.
       console: where verdicts are printed.

@@ -76,7 +76,7 @@ def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
 def find_limit(reference: History, budget: Budget) -> Float[np.ndarray, "R"]:
     """Returns the limit of a budget for each seed: the reference's cost, with the same seed, at its share of rounds.
 
-    A seed in which the reference diverged before counts as if it had gone on to spend as until then.
+    If the reference diverged before that in a seed, its spending is extrapolated at the rate that it had until then.
     """
     spent = running_cost(reference, budget.kind)[:, : count_rounds(reference, budget)]
     return spent[:, -1] if budget.kind == "rounds" else extrapolate_cost(spent, reference.diverged)
@@ -88,10 +88,10 @@ def count_rounds(reference: History, budget: Budget) -> int:
 
 
 def extrapolate_cost(spent: Float[np.ndarray, "R T"], diverged: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
-    """Returns what seeds would have spent in all rounds if those that diverged had gone on to spend as until then.
+    """Returns what seeds would have spent in all rounds if those that diverged had gone on spending at the same rate.
 
-    The first round may have costs that do not come back, such as those of a phase before it; it counts once if there
-    are others.
+    The first round may have costs that do not recur, such as those of a phase before it; it counts once, unless the
+    seed diverged in it.
 
     Args:
       spent: until each round.
@@ -166,7 +166,7 @@ def limit_runs(
 
 
 def find_lags(curve: Float[np.ndarray, "R T"], within: Bool[np.ndarray, "R T"]) -> str:
-    """Returns how many rounds before the budget was spent each seed was last evaluated, as text; "" if none was.
+    """Returns how many rounds before the budget was spent each seed was last evaluated, as text; "" if 0 for all.
 
     Args:
       curve: what is evaluated; NaN in rounds without an evaluation.

@@ -38,7 +38,7 @@ OWN_FLAGS = ("host_platform_device_count", "xla_cpu_collective_call_")
 
 
 def find_settings() -> dict[str, str]:
-    """Returns what of JAX's and XLA's settings can change a result's last digits, where it is not the default."""
+    """Returns the settings of JAX and XLA that can change a result's last digits, where they are not the defaults."""
     import jax  # imported here because it takes a second
 
     precision = getattr(jax.config, "jax_default_matmul_precision", None)

@@ -46,7 +46,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
 
 
 MANY = 10
-"""As many names of components as a field's line does not list."""
+"""The number of component names from which a field's line no longer lists them."""
 
 NO_SOURCE_OF_OWN = "none given: a paragraph `Source:` in its docstring names one"
 

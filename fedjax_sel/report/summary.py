@@ -74,7 +74,7 @@ def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
 def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
     """Returns the mean and standard deviation (over `R - 1`) of the seeds `among` with a value, and all values.
 
-    They are NaN if no seed has a value, as no test example has a class whose accuracy it is.
+    Mean and deviation are NaN if no seed has a value, as for the accuracy of a class that no test example has.
     """
     among = among & ~np.isnan(values)
     if not among.any():

@@ -61,8 +61,8 @@ def name_quality(rows: pd.DataFrame) -> str:
 def group_lines(rows: pd.DataFrame, axis: str, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
     """Returns the label and rows of each line: a combination of the other axes, or the mean if there are too many.
 
-    A mean is of the combinations that are known at each value of `axis` at which any is: a mean over those that did not
-    diverge would be over other combinations at each value.
+    The mean is over the combinations that are known at every value of `axis` at which any is. A mean over whichever did
+    not diverge would be over different combinations at different values.
     """
     if not others:
         return [("", rows)]

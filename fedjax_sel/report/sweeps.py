@@ -65,7 +65,7 @@ TIMED = ("seconds", "joules")
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """Returns one row for each combination, in the table's order, with means over the seeds that did not diverge.
 
-    Standard deviations are NaN where fewer than two did not.
+    Standard deviations are NaN where fewer than two seeds did not diverge.
     """
     rows = []
     for name, of in table.groupby("combination", sort=False):

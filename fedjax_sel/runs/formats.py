@@ -38,7 +38,7 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
 
     Raises:
       ValueError: the format is unknown or contradicts the suffix, its package is not installed, or `variables` has no
-        parameters, lists, or what the format lacks.
+        parameters, contains a list, or has a type or size that the format lacks.
       FileExistsError: the folder already exists.
 
     >>> import tempfile

@@ -1,4 +1,4 @@
-"""Finished runs that differ in their seeds alone, made one: what the jobs of a batch have run apart."""
+"""Joins finished runs that differ only in their seeds, such as those of the jobs of a batch, into one run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def join(folders: Sequence[str | Path], out: str | Path, *, say: Callable[[str],
     """Returns the history of one run with the seeds of several finished ones, and saves it in a folder of its own.
 
     `config.yaml` has all seeds, so it reruns the whole. Where the runs differ in how they were computed (`layout`,
-    `mesh`, `examples_on`, `chunk`), it is the first's. Final models are written if all folders keep them. A
-    callback that ends runs, such as `early_stopping`, has judged the seeds of each run apart.
+    `mesh`, `examples_on`, `chunk`), it has the values of the run whose first seed is the lowest. Final models are
+    written if all folders keep them. A callback that ends runs, such as `early_stopping`, has judged the seeds of each
+    run separately.
 
     Args:
-      folders: of finished runs whose configurations differ in their seeds; a seed is in one of them.
+      folders: of finished runs whose configurations differ only in their seeds; no seed is in two of them.
       out: a new folder.
       say: called with a line if there are no models to write.
 

@@ -136,7 +136,7 @@ def read_config(folder: Path, config: Config) -> Config | None:
 
 
 def complete_written(written: Mapping[str, Any]) -> Config:
-    """Returns the complete configuration of a written one, with its marks; raises `ValueError` if it cannot be."""
+    """Returns a written configuration, completed, with its marks; raises `ValueError` if it cannot be completed."""
     known = resolve(drop_marks(written))
     return Config({**known, **{key: part for key, part in written.items() if key in known and has_mark(part)}})
 
@@ -237,7 +237,7 @@ def save(
       folder: a new folder, or that of an interrupted run of this configuration.
       history: the history of all its rounds.
       config: the configuration that it was built from.
-      figures: whether to draw figures and write the report, too; `fedjax-sel show` does later where it is not there.
+      figures: whether to draw figures and write the report, too; if not, `fedjax-sel show` does so later.
       models: whether to write the final models, too.
       environments: those of the processes that ran it, as `read_environments` returns them; none: this process, after
         those that the folder has noted.

@@ -39,7 +39,7 @@ def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
 
 
 MOST_DEVICES = 64
-"""Devices of a CPU with fewer cores; with hundreds, they do not come to an end of a round."""
+"""The most devices that a CPU with fewer cores is made to have; with hundreds, they never get to the end of a round."""
 
 
 def use_cores(count: int | None = None) -> None:
@@ -78,7 +78,7 @@ def let_devices_wait(seconds: int = PATIENCE) -> None:
 
 
 def keep_compiled_programs() -> None:
-    """Lets XLA cache compiled programs on disk; warns if the folder cannot be written, which may hold some to read."""
+    """Lets XLA cache compiled programs on disk; warns if the folder cannot be written, but still reads it."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     place = find_cache() / "xla"

@@ -95,7 +95,12 @@ class SavedRun:
 
     @see("docs/how-to/saved-runs.md")
     def model(self, seed: int | None = None) -> Variables:
-        """Returns the final model of a seed (None: the first), as `save_variables` takes it."""
+        """Returns the final model of a seed (None: the first), as `save_variables` takes it.
+
+        Raises:
+          ValueError: the run does not have the seed.
+          FolderError: as for `variables`.
+        """
         if seed is not None and seed not in self.seeds:
             raise ValueError(f"seed is {seed!r}, but the run in {self.folder} has the seeds {list(self.seeds)}")
         place = 0 if seed is None else self.seeds.index(seed)
@@ -167,6 +172,10 @@ class SavedRun:
           path: where to write; None: `model-seed-S` in the run's folder, with the format's suffix.
           format: as `save_variables` takes it; None: given by the suffix of `path`, or `"npz"`.
           seed: seed of the model.
+
+        Raises:
+          ValueError: as for `model` and `save_variables`.
+          FileExistsError: the format is Orbax, and the path exists.
         """
         if path is None:
             format = format or "npz"

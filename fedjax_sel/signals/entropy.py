@@ -15,11 +15,11 @@ __all__ = ["Entropy"]
 class Entropy(ExampleSignal):
     """`H(x) = -Σ_c p_c log p_c` in nats, with `p = softmax(logits / temperature)`.
 
-    A temperature below 1 hardens the softmax: examples that the model already separates fall to zero, and the ranking
-    approaches that of (minus) the margin between the two largest logits.
+    A temperature below 1 hardens the softmax: the entropy of examples that the model already separates falls to zero,
+    and the ranking approaches that of (minus) the margin between the two largest logits.
 
     Attributes:
-      temperature: of the softmax, from 1e-30 on.
+      temperature: of the softmax, at least 1e-30.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", the equation of `H(x)` (temperature 1); Shi, Radu
     and Yang, FedFT-EDS, 2024, equations (3) and (6), the hardened softmax (temperature ρ = 0.1).

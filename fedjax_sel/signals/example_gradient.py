@@ -105,7 +105,7 @@ class LastLayerGradient(FeatureSignal):
 
 
 class EL2N(ExampleSignal):
-    """`‖p - y‖₂`, the error of the probabilities of an example; near the norm of its gradient, up to a factor.
+    """`‖p - y‖₂`, the error of an example's probabilities, which is roughly proportional to the norm of its gradient.
 
     Source: Paul, Ganguli and Dziugaite, "Deep Learning on a Data Diet: Finding Important Examples Early in Training",
     2021, https://arxiv.org/abs/2107.07075, Definition 2.3.
@@ -161,7 +161,8 @@ class GraNd(FeatureSignal):
 class ExampleGradientNorm(ClientSignal):
     """`‖∇ℓ(x)‖₂` of each of a client's examples, over all trained parameters, without dropout, Float["L"].
 
-    It is made for data selectors, whose clients keep it. A client selector that asks for it is billed one number each.
+    It is made for data selectors, whose clients keep it. If a client selector asks for it, each client is billed for
+    sending one number, not `L`.
 
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1.
 

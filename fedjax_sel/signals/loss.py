@@ -57,9 +57,9 @@ class Loss(ExampleSignal):
 
 
 class MinibatchLoss(ClientSignal):
-    """Mean loss, in nats, of one minibatch of a client's examples, drawn again every time it is asked.
+    """Mean loss, in nats, of one minibatch of a client's examples, drawn again every time it is measured.
 
-    Two of them in a round share their draw: of equal size they see the same minibatch.
+    Two such signals in a round share their draw: with equal batch sizes they see the same minibatch.
 
     Attributes:
       batch_size: examples drawn without replacement; all if a client has fewer.

@@ -17,16 +17,16 @@ __all__ = ["OutputUpdate"]
 
 
 class OutputUpdate(UpdateSignal):
-    """`Δb`, the change of the output layer's bias, or of its weights, in `C` numbers.
+    """`Δb`, the change of the output layer's bias, or of its weights, in `C` numbers; or that of the whole layer.
 
     A class with many examples on the client pulls its entry up; a class that the client lacks has its entry pushed
     down. The server reads the change off the update it received, so it costs the client nothing.
 
     Attributes:
       part: `"bias"`; `"weights"`, the mean change of the weights into each class; or `"layer"`, both, flattened.
-      layer: path of the output layer, such as `"head"` or `"block/out"`; None: the one called `head`, or the last of
-        the outermost layers `Dense_0`, `Dense_1`, ... whose outputs no other of them takes, by their number, or the
-        model itself.
+      layer: path of the output layer, such as `"head"` or `"block/out"`; None: the one called `head`; else, of the
+        outermost layers `Dense_0`, `Dense_1`, ... whose outputs no other of them takes, the one with the highest
+        number; else the model itself.
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
     Learning", 2024, https://arxiv.org/abs/2310.00198, section 3.

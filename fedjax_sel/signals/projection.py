@@ -56,7 +56,7 @@ class Projection(UpdateSignal):
 
 
 def root_of_product(a: Float[Array, "*k"], b: Float[Array, "*k"]) -> Float[Array, "*k"]:
-    """Returns `√(a b)` of numbers from 0 on, also where their product is too large or too small for the type.
+    """Returns `√(a b)` of numbers at least 0, even where their product is too large or too small for the type.
 
     >>> root_of_product(jnp.array([4.0, 2.0**100]), jnp.array([9.0, 2.0**100])) == jnp.array([6.0, 2.0**100])
     Array([ True,  True], dtype=bool)
