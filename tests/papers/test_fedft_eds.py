@@ -1275,6 +1275,7 @@ def test_a_comparison_with_some_of_its_rivals_can_refute_but_not_reproduce():
         ("more-efficient-with-many-clients", {EDS: Method(seconds=20)}, (ALL,)),
         ("few-clients-are-most-efficient", {name_fedavg("10 %"): Method(seconds=20)}, (ALL,)),
         ("random-partial-training-beats-whole-on-a-tenth", {RDS: GOOD}, (FEDPROX_RDS,)),
+        ("three-times-the-efficiency", {EDS: Method(seconds=12)}, (FEDPROX,)),
     ],
 )
 def test_no_claim_is_reproduced_while_one_of_its_rivals_was_not_run(claim, changes, missing):

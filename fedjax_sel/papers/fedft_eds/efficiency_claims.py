@@ -71,9 +71,9 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
             mine, theirs = pair(*(measure(histories[name, m])["efficiency"] for m in (EDS, method)))
             simulated[method][name] = compare_factor(mine, theirs, THRICE)
     compared = keep_rivals(simulated)
+    name = name_few(find_studied(scale), STRONG)
     for method in (FEDAVG, FEDPROX):
-        if method in seconds:
-            name = name_few(find_studied(scale), STRONG)
+        if method in seconds and (name, method) in histories:
             gained = float(
                 np.mean(find_accuracy(histories, name, EDS)) / np.mean(find_accuracy(histories, name, method))
             )
