@@ -79,7 +79,7 @@ def run_leaderboard(
         cells, labels = run_cells(federations, selectors, size, list(numbers), out, console, times, debug)
         studies, tidy = find_studies(out, console), times.add_to(build_tidy(cells, labels))
         if earlier is not None:
-            cells = add_remarks(cells, describe_moved(tidy, earlier), console)
+            cells = add_remarks(cells, describe_moved(tidy, earlier[1]), console)
             cells, tidy = join_known(cells, tidy, earlier)
         named = only if earlier is None else ()  # an earlier leaderboard has cells that `only` does not name
         again = write_command(["leaderboard", "--scale", scale], numbers, size.seeds, only=named, add=add)

@@ -68,13 +68,17 @@ def join_known(
     return list((joined | here).values()), pd.concat([*(frames | own).values(), times, new], ignore_index=True)
 
 
-def describe_moved(tidy: pd.DataFrame, known: tuple[list[Cell], pd.DataFrame]) -> dict[str, str]:
+def describe_moved(tidy: pd.DataFrame, numbers: pd.DataFrame) -> dict[str, str]:
     """Returns remarks on the baseline that ran here, by federation, where its accuracy differs from the earlier one.
 
     Selectors of the earlier leaderboard are compared with this baseline, seed by seed. That is fair only if the earlier
     baseline was the same, which another version or other settings prevent; so may another processor's rounding.
+
+    Args:
+      tidy: the tidy table of here.
+      numbers: that of the earlier leaderboard.
     """
-    here, there = (select(frame, ACCURACY, ALL_ROUNDS.name) for frame in (tidy, known[1]))
+    here, there = (select(frame, ACCURACY, ALL_ROUNDS.name) for frame in (tidy, numbers))
     both = [key for key in here.index.intersection(there.index) if key[0] == BASELINE]
     farthest = (here.loc[both] - there.loc[both]).abs().to_numpy().max(axis=1, initial=0.0)
     return {
