@@ -29,6 +29,7 @@ from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.engine import data_selection
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models import _conv
+from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -103,6 +104,20 @@ def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
         task, local_training=trainer, cohort_size=m, rounds=rounds, evaluate_every=max(1, min(10, rounds))
     )
     return experiment, fs.Federation(data, fs.partition.Iid(clients=1000))
+
+
+def blazefl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
+    """BlazeFL's benchmark: CIFAR-10, LeNet, 100 clients of two shards, all in each round, 5 epochs, batches of 50.
+
+    Its random crops and flips are left out.
+    """
+    data = rows("cifar10", (32, 32, 3), 50_000, scale)
+    rounds = scale.rounds(5, 5, quick=2)
+    task = fs.Task.on(CNN(10, channels=(6, 16), hidden=(120, 84), kernel=5, pooled=2), data)
+    clients = 4 if scale.quick else 100
+    trainer = SGD(0.1, batch_size=50, epochs=5)
+    experiment = fs.Experiment(task, local_training=trainer, cohort_size=clients, rounds=rounds, evaluate_every=rounds)
+    return experiment, fs.Federation(data, fs.partition.Shards(clients, shards_per_client=2))
 
 
 def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:

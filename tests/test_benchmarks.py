@@ -227,7 +227,14 @@ def test_folders_that_cannot_take_results_are_refused_before_anything_runs(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "epochs", "shapes"), [("flute-lr", 1, [(784, 10)]), ("gpfl-mlp", 3, [(784, 64)])])
+@pytest.mark.parametrize(
+    ("name", "epochs", "shapes"),
+    [
+        ("flute-lr", 1, [(784, 10)]),
+        ("gpfl-mlp", 3, [(784, 64)]),
+        ("blazefl-cifar", 5, [(5, 5, 3, 6), (5, 5, 6, 16), (400, 120), (120, 84), (84, 10)]),
+    ],
+)
 def test_peers_are_given_the_rows_owners_cohorts_and_parameters_that_we_train_on(name, epochs, shapes, tmp_path):
     from benchmarks.peers import work
 
@@ -249,9 +256,25 @@ def test_a_peer_that_no_python_is_new_enough_for_has_failed(monkeypatch, tmp_pat
     from benchmarks.peers import __main__ as command
 
     monkeypatch.setattr(command, "CACHE", tmp_path)
-    monkeypatch.setitem(command.OLDEST, "blazefl", (3, 99))
+    monkeypatch.setattr(command.shutil, "which", lambda wanted: {"python3.13t": "/bin/python3.13t"}.get(wanted))
     done = command.peer("blazefl", tmp_path / "work.npz", tmp_path / "out.json", 4)
-    assert done == {"failed": "its environment cannot be made (no Python 3.99 or newer is on the path)"}
+    assert done == {"failed": "its environment cannot be made (no free-threaded Python 3.14 or newer is on the path)"}
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "expected"),
+    [
+        (["python3.14t", "python3.15"], "blazefl", "python3.14t"),
+        (["python3.13t", "python3.15t", "python3.14t"], "blazefl", "python3.15t"),
+        (["python3.14t"], "torch", None),
+    ],
+)
+def test_a_peer_made_for_a_free_threaded_python_gets_the_newest_on_the_path(there, name, expected, monkeypatch):
+    from benchmarks.peers import __main__ as command
+
+    monkeypatch.setattr(command.shutil, "which", lambda wanted: wanted if wanted in there else None)
+    monkeypatch.setattr(command.subprocess, "run", lambda called, **_: subprocess.CompletedProcess(called, 0))
+    assert command.find_python(name) == (expected or sys.executable)
 
 
 def test_a_peers_line_says_turns_failures_and_what_was_not_run():

@@ -1,4 +1,4 @@
-"""Compares with other simulators on workloads 1, 2 and 3: the same rows, owners, cohorts and steps, in one run.
+"""Compares with other simulators on workloads 1 to 3 and on BlazeFL's own: the same rows, owners, cohorts and steps.
 
 python -m benchmarks.peers            # makes the environments, runs all in turn, writes benchmarks/results/peers.json
 python -m benchmarks.peers --only torch,fedjax --works flute-lr --repeats 3
@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 RESULTS = HERE.parent / "results" / "peers.json"
 CACHE = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "peers"
 
-TORCH = "torch==2.14.1"
+TORCH = "torch==2.15.0"
 PEERS = {
     "torch": ("torch_loop.py", (TORCH, "numpy")),
     "torch_func": ("torch_func.py", (TORCH, "numpy")),
@@ -46,10 +46,10 @@ PEERS = {
 }
 """The script and packages of each peer. FedJAX also works with newer versions of JAX, to 0.5.3, and is no faster."""
 
-OLDEST = {"blazefl": (3, 12)}
-"""The oldest Python of peers that need a newer one than ours; one on the path makes their environments."""
+FREE_THREADED = {"blazefl": (3, 14)}
+"""The oldest Python of peers that need a free-threaded one; the newest on the path makes their environments."""
 
-WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar")
+WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar", "blazefl-cifar")
 LIMIT = 600
 """The most seconds that one peer may take for one work."""
 
@@ -57,36 +57,38 @@ LIMIT = 600
 def environment(name: str) -> Path:
     """Returns the interpreter of a peer's environment, which is made if it does not exist yet."""
     place = CACHE / name
-    python = place / "bin" / "python"
-    ready, packages = place / "ready", "\n".join(PEERS[name][1])
-    if not ready.exists() or ready.read_text() != packages:
+    python, base = place / "bin" / "python", find_python(name)
+    ready, made = place / "ready", "\n".join([base, *PEERS[name][1]])
+    if not ready.exists() or ready.read_text() != made:
         print(f"making the environment of {name}", flush=True)
-        subprocess.run([find_python(OLDEST.get(name, (3, 11))), "-m", "venv", "--clear", place], check=True)
+        subprocess.run([base, "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name][1]], check=True)
-        ready.write_text(packages)
+        ready.write_text(made)
     return python
 
 
-def find_python(oldest: tuple[int, int]) -> str:
-    """Returns our interpreter, or one on the path that is new enough.
+def find_python(name: str) -> str:
+    """Returns the interpreter for a peer's environment: ours, or a free-threaded one.
 
     Raises:
-      FileNotFoundError: there is none.
+      FileNotFoundError: it needs a free-threaded one, and none on the path is new enough.
     """
-    if sys.version_info[:2] >= oldest:
+    if name not in FREE_THREADED:
         return sys.executable
-    for minor in range(20, oldest[1] - 1, -1):
-        found = shutil.which(f"python3.{minor}")
+    major, oldest = FREE_THREADED[name]
+    for minor in range(20, oldest - 1, -1):
+        found = shutil.which(f"python{major}.{minor}t")
         if found and not subprocess.run([found, "--version"], capture_output=True, check=False).returncode:
             return found
-    raise FileNotFoundError(f"no Python {oldest[0]}.{oldest[1]} or newer is on the path")
+    raise FileNotFoundError(f"no free-threaded Python {major}.{oldest} or newer is on the path")
 
 
 def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
     """Returns a peer's result for a number of rounds, or what went wrong."""
     try:
         python = environment(name)
-        command = [python, HERE / PEERS[name][0], work, out]
+        without_gil = ["-Xgil=0"] * (name in FREE_THREADED)  # also where a package does not declare that it can do so
+        command = [python, *without_gil, HERE / PEERS[name][0], work, out]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=HERE)
     except subprocess.TimeoutExpired:
         return {"failed": f"not finished after {LIMIT} s"}

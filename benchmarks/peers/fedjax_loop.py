@@ -26,6 +26,14 @@ def network(work, classes):
                 x = hk.dropout(hk.next_rng_key(), 0.5, x) if train else x
                 x = jax.nn.relu(x)
             return hk.Linear(classes)(x)
+        if work["model"] == "lenet":
+            for channels in (6, 16):
+                x = jax.nn.relu(hk.Conv2D(channels, 5, padding="VALID")(x))
+                x = hk.MaxPool((2, 2, 1), (2, 2, 1), "VALID")(x)
+            x = hk.Flatten()(x)
+            for width in (120, 84):
+                x = jax.nn.relu(hk.Linear(width)(x))
+            return hk.Linear(classes)(x)
         x = jax.nn.relu(hk.Conv2D(32, 3, padding="VALID")(x))
         x = jax.nn.relu(hk.Conv2D(64, 3, padding="VALID")(x))
         x = hk.MaxPool((2, 2, 1), (2, 2, 1), "VALID")(x)

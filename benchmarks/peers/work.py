@@ -20,13 +20,14 @@ import numpy as np
 import fedjax_sel as fs
 from benchmarks.measure import measured, peak_flops
 from benchmarks.timing import fifth
-from benchmarks.workloads import Scale, flute_lr, gpfl_mlp, pfl_cifar
+from benchmarks.workloads import Scale, blazefl_cifar, flute_lr, gpfl_mlp, pfl_cifar
 from fedjax_sel.report.environment import environment
 
 MAKES = {
     "flute-lr": (flute_lr, "logistic", 500),
     "gpfl-mlp": (gpfl_mlp, "mlp", 60),
     "pfl-cifar": (pfl_cifar, "cnn", 6),
+    "blazefl-cifar": (blazefl_cifar, "lenet", 5),
 }
 """The workload, model and rounds of each work."""
 

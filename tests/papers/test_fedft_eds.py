@@ -1050,8 +1050,9 @@ def test_medium_has_the_seeds_that_its_report_says_and_begins_with_the_librarys_
         for method in (EDS, RDS):
             assert seeds[name_many(CIFAR10, alpha), method] == 5
         assert seeds[name_many(CIFAR10, alpha), name_fedavg("10 %")] == 3
-        for method in (SCRATCH, FEDAVG, CENTRAL):
-            assert seeds[name_few(LESS, alpha), method] == 3
+        for method in (SCRATCH, CENTRAL):
+            assert seeds[name_few(LESS, alpha), method] == 1
+        assert seeds[name_few(LESS, alpha), FEDAVG] == (3 if alpha == STRONG else 1)
         for method in (EDS, RDS, FEDAVG_RDS, FEDPROX_RDS):
             assert seeds[name_few(LESS, alpha), method] == 5
         for method in (MARGIN, BATCHES):
@@ -1223,7 +1224,7 @@ def test_medium_is_judged_with_the_seeds_that_its_cells_have():
         "its FedAvg has a tenth of the clients"
     )
     for name, claim in claims.items():
-        assert claim.effect.get("pooled", {}).get("seeds", 3) >= REGIME.seeds, name
+        assert claim.effect.get("pooled", {}).get("seeds", 3) >= REGIME.seeds or claim.lacks, name
     for name in ("partial-training-beats-whole", "three-times-the-efficiency"):
         assert FEDAVG in claims[name].text
         assert FEDPROX not in claims[name].text

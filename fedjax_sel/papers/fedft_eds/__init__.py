@@ -51,17 +51,17 @@ draws its share for every client (sizes differ too; no client is skipped, and ea
 on the law that a scale uses everywhere else.
 
 `medium` takes hours on two cores: the library's backbone and CIFAR-10, E = 5, B = 32, 50 rounds. RDS and EDS with a
-tenth run on **all 50,000 examples** with ten clients and with 100 (five seeds each); half or all of the examples,
-other choices of a tenth, FedAvg-RDS, and FedAvg with a tenth of 100 clients have three or five seeds there. Methods
-that train the whole model on all examples of ten clients (FedAvg, from scratch, centralised: three seeds, FedProx:
-one), FedAvg-RDS and FedProx-RDS (five), the studies, the ablations (three) and the comparison of both laws use **10,000
-examples**, the same for every seed and stratified by class, so no interval covers the draw of these. RDS and EDS run
-there, too, but a comparison on 10,000 examples counts only where none on all of them was run, and no claim is judged
-there that depends on choice by entropy instead of chance: where examples are scarce, training on the hardest is known
-to be worse (Sorscher et al., NeurIPS 2022). The spoken digits have all 3000
-recordings and 8 clients (three seeds), so that a client has 300. The ablations (Fig. 10) are on CIFAR-100 with 100
-clients in the paper, all of which take part; here they are on 10,000 examples of CIFAR-10 with ten clients. Where
-comparisons have different numbers of seeds, those with at least three are judged.
+tenth run on **all 50,000 examples** with ten clients and with 100 (five seeds each); half or all of the examples, other
+choices of a tenth, FedAvg-RDS, and FedAvg with a tenth of 100 clients have three or five seeds there. Methods that
+train the whole model on all examples of ten clients (FedAvg with α = 0.1: three seeds; with 0.5, from scratch,
+centralised, FedProx: one), FedAvg-RDS and FedProx-RDS (five), the studies, the ablations (three) and the comparison of
+both laws use **10,000 examples**, the same for every seed and stratified by class, so no interval covers the draw of
+these. RDS and EDS run there, too, but a comparison on 10,000 examples counts only where none on all of them was run,
+and no claim is judged there that depends on choice by entropy instead of chance: where examples are scarce, training on
+the hardest is known to be worse (Sorscher et al., NeurIPS 2022). The spoken digits have all 3000 recordings and 8
+clients (three seeds), so that a client has 300. The ablations (Fig. 10) are on CIFAR-100 with 100 clients in the paper,
+all of which take part; here they are on 10,000 examples of CIFAR-10 with ten clients. Where comparisons have different
+numbers of seeds, those with at least three are judged.
 
 Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the paper cites) on all test
 examples, in batches of 100.

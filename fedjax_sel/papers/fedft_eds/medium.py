@@ -43,8 +43,14 @@ def list_medium() -> list[Cell]:
     scale, out = "medium", []
     size, source = SCALES[scale], choose_source(scale)
 
-    def add(data: str, methods: Iterable[str], seeds: int, law: Callable[..., str] = name_few) -> None:
-        for alpha in list_alphas(scale):
+    def add(
+        data: str,
+        methods: Iterable[str],
+        seeds: int,
+        law: Callable[..., str] = name_few,
+        alphas: Iterable[float] = list_alphas(scale),
+    ) -> None:
+        for alpha in alphas:
             base = {**size.describe_base(data, size.few, alpha), "seeds": seeds}
             if law is name_by_client:
                 base["partition"] = divide_by_client(size.few, alpha)
@@ -60,9 +66,11 @@ def list_medium() -> list[Cell]:
     out += vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, HALF, source)
     out += list_medium_many((EDS50, RDS50, ALL), (STRONG,), 3)
     out += list_medium_stragglers((FEDAVG,), 3, "10 %")
-    add(LESS, (FEDAVG, SCRATCH), 3)
+    add(LESS, (FEDAVG,), 3, alphas=(STRONG,))
+    add(LESS, (FEDAVG,), 1, alphas=(WEAK,))
+    add(LESS, (SCRATCH,), 1)
     for alpha in list_alphas(scale):  # the same run, listed in both
-        central = {**size.describe_central(LESS, WEAK), "seeds": 3}
+        central = {**size.describe_central(LESS, WEAK), "seeds": 1}
         out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], source))
     add(CIFAR10, (EDS50, RDS50, ALL, FEDAVG_RDS), 3)
     base = {**size.describe_base(SPEECH[scale], SPEAKING, STRONG), "seeds": 3}
