@@ -23,7 +23,7 @@ from jax.extend import core
 
 import fedjax_sel as fs
 from benchmarks.measure import prepare
-from fedjax_sel.models import _conv, _dense
+from fedjax_sel.models import _conv, _dense, cnn
 from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.mlp import MLP
@@ -146,7 +146,8 @@ def main() -> None:
 def one_product_per_batch():
     """Makes each convolution the product of all its patches and its kernel, and each kernel's gradient a product."""
     replaced = dict.fromkeys(((_conv, "is_faster_natively"), (_conv, "is_faster_in_tiles")), lambda *_: False)
-    replaced |= {(_dense, "is_faster_in_sums"): lambda *_: False, (_conv, "block"): lambda examples, *_, **__: examples}
+    replaced |= {(cnn, "are_thin"): lambda *_: False, (_dense, "is_faster_in_sums"): lambda *_: False}
+    replaced |= {(_conv, "block"): lambda examples, *_, **__: examples}
     with contextlib.ExitStack() as stack:
         for (module, name), function in replaced.items():
             stack.enter_context(mock.patch.object(module, name, function))

@@ -1,16 +1,17 @@
 """Convolution and max-pooling of few channels, with the examples along the last axis.
 
-A CPU computes with vectors of 8 or 16 numbers, which few channels do not fill. Here the vectors run along the examples:
-patches are copies of long pieces, the matrix product has a column for every place of every example, and pooling
-compares whole vectors. Both functions transpose their operand and their result, so that they can replace those of
-`_conv`. Where they alternate, XLA cancels the transposes between them, across biases and activations.
+A CPU computes with vectors of 8 or 16 numbers, which few channels do not fill. Here the vectors run along the examples,
+and the image's rows along the first axis: `h, channel, w, b`. A convolution computes its output row by row, so that the
+patches of a row stay in the caches, each with one matrix product that has a column for every place of every example.
+Pooling compares whole vectors. Both functions transpose their operand and their result, so that they can replace those
+of `_conv`. Where they alternate, XLA cancels the transposes between them, across biases and activations.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,30 +22,23 @@ from jaxtyping import Array, Float
 
 __all__ = ["are_thin", "convolve_thin", "pool_thin"]
 
-LEAST_EXAMPLES, MOST_CHANNELS, MOST_BYTES = 16, 16, 8 * 2**20
-"""Limits within which this is faster on a CPU: examples, channels of every output, and bytes of a layer's patches,
-which are not divided into blocks here (`benchmarks/NOTES.md`)."""
+LEAST_EXAMPLES, MOST_CHANNELS = 16, 16
+"""Limits within which this is faster on a CPU: examples, and channels of every output (`benchmarks/NOTES.md`)."""
 
 
-def are_thin(examples: tuple[int, ...], side: int, channels: Sequence[int]) -> bool:
+def are_thin(examples: int, channels: Sequence[int]) -> bool:
     """Returns whether convolutions, each followed by pooling, are faster with the examples along the last axis.
 
     It must be all of them: one alone would be slower, since its transposes remain.
 
     Args:
-      examples: shape of the batch, channels last.
-      side: of all kernels.
+      examples: of the batch.
       channels: of the outputs.
 
-    >>> are_thin((64, 28, 28, 1), 5, (6, 16)), are_thin((64, 28, 28, 1), 5, (32, 64))
-    (True, False)
+    >>> are_thin(64, (6, 16)), are_thin(64, (32, 64)), are_thin(8, (6, 16))
+    (True, False, False)
     """
-    num, height, width, thin = *examples[:3], True
-    for before, after in itertools.pairwise((examples[3], *channels)):
-        height, width = height - side + 1, width - side + 1
-        thin &= after <= MOST_CHANNELS and 4 * num * height * width * side**2 * before <= MOST_BYTES
-        height, width = height // 2, width // 2
-    return thin and num >= LEAST_EXAMPLES and jax.default_backend() == "cpu"
+    return examples >= LEAST_EXAMPLES and max(channels, default=0) <= MOST_CHANNELS and jax.default_backend() == "cpu"
 
 
 def convolve_thin(
@@ -67,39 +61,80 @@ def convolve_thin(
         raise NotImplementedError(
             f"convolve_thin: padding {padding!r}, strides {tuple(window_strides)} and {other}; it has none of these"
         )
-    down, across = (n - k + 1 for n, k in zip(lhs.shape[1:3], rhs.shape, strict=False))
-    last = lax.optimization_barrier(lhs.transpose(3, 1, 2, 0))  # else each slice is transposed for itself
-    slices = [
-        last[:, top : top + down, left : left + across]
-        for top, left in itertools.product(*(range(k) for k in rhs.shape[:2]))
-    ]
-    patches = jnp.concatenate(slices).reshape(math.prod(rhs.shape[:3]), -1)
-    out: Array = product(rhs.reshape(len(patches), -1), patches, precision)
-    return out.reshape(-1, down, across, lhs.shape[0]).transpose(3, 1, 2, 0)
+    last = lax.optimization_barrier(lhs.transpose(1, 3, 2, 0))  # else each slice is transposed for itself
+    out: Array = convolve_rows(last, rhs, precision)
+    return out.transpose(3, 0, 2, 1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def product(kernel: Float[Array, "k o"], patches: Float[Array, "k p"], precision: Any) -> Float[Array, "o p"]:
-    """Returns `kernel.T @ patches`, with gradients as the products that a CPU computes fastest."""
-    return lax.dot_general(kernel, patches, (((0,), (0,)), ((), ())), precision=precision)
+def convolve_rows(
+    x: Float[Array, "h i w b"], kernel: Float[Array, "kh kw i o"], precision: Any
+) -> Float[Array, "y o x b"]:
+    """Returns the convolution of examples along the last axis, row by row."""
+    down, weights = len(x) - len(kernel) + 1, flatten(kernel)
+    wide = widen(x, kernel.shape[1])
+
+    def compute_row(y):
+        of_row = lax.dot_general(weights, see_row(wide, y, kernel), (((0,), (0,)), ((), ())), precision=precision)
+        return of_row.reshape(-1, *wide.shape[3:])
+
+    return lax.map(compute_row, jnp.arange(down))
 
 
-def product_forwards(kernel, patches, precision):
-    """Returns the product, and both factors for the backward pass."""
-    return product(kernel, patches, precision), (kernel, patches)
+def convolve_forwards(x, kernel, precision):
+    """Returns the convolution, and what the backward pass needs."""
+    return convolve_rows(x, kernel, precision), (x, kernel)
 
 
-def product_backwards(precision, kept, given):
-    """Returns the gradients of both factors."""
-    kernel, patches = kept
-    return jnp.matmul(patches, given.T, precision=precision), jnp.matmul(kernel, given, precision=precision)
+def convolve_backwards(precision, kept, given):
+    """Returns the gradients of both factors, each row by row; one that nobody needs is not computed."""
+    x, kernel = kept
+    wide, weights = widen(x, kernel.shape[1]), flatten(kernel)
+    rows = jnp.arange(len(given)), given.reshape(*given.shape[:2], -1)
+
+    def add_to_kernel(total, row):
+        y, given = row
+        return total + jnp.matmul(see_row(wide, y, kernel), given.T, precision=precision), None
+
+    def add_to_examples(total, row):
+        y, given = row
+        seen = lax.dynamic_slice_in_dim(total, y, len(kernel))
+        seen += jnp.matmul(weights, given, precision=precision).reshape(seen.shape)
+        return lax.dynamic_update_slice_in_dim(total, seen, y, 0), None
+
+    of_kernel, _ = lax.scan(add_to_kernel, jnp.zeros_like(weights), rows)
+    of_wide, _ = lax.scan(add_to_examples, jnp.zeros_like(wide), rows)
+    return narrow(of_wide), of_kernel.reshape(kernel.shape)
 
 
-product.defvjp(product_forwards, product_backwards)
+convolve_rows.defvjp(convolve_forwards, convolve_backwards)
+
+
+def flatten(kernel: Float[Array, "kh kw i o"]) -> Float[Array, "k o"]:
+    """Returns the kernel as a matrix."""
+    return kernel.reshape(-1, kernel.shape[-1])
+
+
+def widen(x: Float[Array, "h i w b"], width: int) -> Float[Array, "h kw i x b"]:
+    """Returns the examples `kw` times, shifted along the width, so that a patch is a piece of successive rows."""
+    across = x.shape[2] - width + 1
+    return lax.optimization_barrier(jnp.stack([x[:, :, left : left + across] for left in range(width)], axis=1))
+
+
+def narrow(wide: Float[Array, "h kw i x b"]) -> Float[Array, "h i w b"]:
+    """Returns the sum of what was shifted: the transpose of `widen`."""
+    width = wide.shape[1]
+    sides = [((0, 0), (0, 0), (left, width - 1 - left), (0, 0)) for left in range(width)]
+    return functools.reduce(operator.add, (jnp.pad(wide[:, left], pads) for left, pads in enumerate(sides)))
+
+
+def see_row(wide: Float[Array, "h kw i x b"], y: Any, kernel: Float[Array, "kh kw i o"]) -> Float[Array, "k p"]:
+    """Returns the patches of a row of the output."""
+    return lax.dynamic_slice_in_dim(wide, y, len(kernel)).reshape(math.prod(kernel.shape[:3]), -1)
 
 
 def pool_thin(x: Float[Array, "b h w c"]) -> Float[Array, "b y x c"]:
     """Returns the maximum of each square of 2x2; incomplete squares are dropped, as in `_conv.max_pool`."""
     num, height, width, channels = x.shape
-    x = x[:, : height // 2 * 2, : width // 2 * 2].transpose(3, 1, 2, 0)
-    return x.reshape(channels, height // 2, 2, width // 2, 2, num).max((2, 4)).transpose(3, 1, 2, 0)
+    x = x[:, : height // 2 * 2, : width // 2 * 2].transpose(1, 3, 2, 0)
+    return x.reshape(height // 2, 2, channels, width // 2, 2, num).max((1, 4)).transpose(3, 0, 2, 1)

@@ -73,7 +73,7 @@ class CNN(nn.Module):
                 f"{self.kernel}"
             )
         x = x.reshape(*x.shape[:3], -1)
-        thin = self.num_pooled == len(self.channels) and are_thin(x.shape, self.kernel, self.channels)
+        thin = self.num_pooled == len(self.channels) and are_thin(len(x), self.channels)
         convolve, pool = (convolve_thin, pool_thin) if thin else (fast_convolution, max_pool)
         for i, width in enumerate(self.channels):
             begin = init_options(self.initial, self.kernel**2 * x.shape[-1])
