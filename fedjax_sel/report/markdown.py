@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedjax_sel.report.quantities import format_count
+
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     r"""Returns a Markdown table.
@@ -24,12 +26,14 @@ def format_number(value: Any) -> str:
 
     >>> format_number(0.123456), format_number(12), format_number(None), format_number({"mean": 1.5})
     ('0.1235', '12', '—', 'mean 1.5')
+    >>> format_number({"mean": 0.25, "low": None, "high": None, "seeds": 1})
+    '+0.25 [open, open], 1 seed'
     """
     if value is None:
         return "—"
     if is_interval(value):
         middle = f"{value['mean']:+.4g}" if "mean" in value else f"{value['factor']:.4g} times"
-        over = "".join(f", {value[name]} {name}" for name in ("seeds", "repeats") if name in value)
+        over = "".join(f", {format_count(value[f'{one}s'], one)}" for one in ("seed", "repeat") if f"{one}s" in value)
         return f"{middle} [{bound(value['low'])}, {bound(value['high'])}]{over}"
     if isinstance(value, Mapping):
         return ", ".join(f"{k.replace('_', ' ')} {format_number(v)}" for k, v in value.items())
