@@ -1223,8 +1223,12 @@ def test_medium_is_judged_with_the_seeds_that_its_cells_have():
     assert set(claims) == (EVERYWHERE | BEYOND_SMOKE) - {"half-beats-the-baselines", "stragglers-widen-the-gap"}, (
         "its FedAvg has a tenth of the clients"
     )
-    for name, claim in claims.items():
-        assert claim.effect.get("pooled", {}).get("seeds", 3) >= REGIME.seeds or claim.lacks, name
+    few = {name for name, claim in claims.items() if claim.effect.get("pooled", {}).get("seeds", 3) < REGIME.seeds}
+    assert few == {
+        *("scratch-converges-slowest", "scratch-is-the-lower-bound", "centralised-is-the-upper-bound"),
+        *("pretraining-raises-accuracy", "pretraining-helps-most-under-skew"),
+    }
+    assert all(claims[name].lacks for name in few), "they are not judged, as examples are scarce"
     for name in ("partial-training-beats-whole", "three-times-the-efficiency"):
         assert FEDAVG in claims[name].text
         assert FEDPROX not in claims[name].text
