@@ -77,8 +77,8 @@ def list_ways(padding: str) -> dict[str, Callable[[Any, Any], Any]]:
 
     mixed.defvjp(lambda x, kernel: (native(x, kernel), (x, kernel)), backwards)
 
-    def tiles(x, kernel):
-        return _winograd.convolve(x, kernel, padding, lax.Precision.HIGHEST)
+    def tiles(tile):
+        return lambda x, kernel: _winograd.convolve(x, kernel, padding, lax.Precision.HIGHEST, tile)
 
     def rows(x, kernel):
         slices = see(x)
@@ -94,7 +94,8 @@ def list_ways(padding: str) -> dict[str, Callable[[Any, Any], Any]]:
         "their plain gradient": plain,
         "XLA's own": native,
         "XLA's own, kernel's gradient as patches": mixed,
-        "tiles (float32)": tiles,
+        "squares (float32)": tiles(_winograd.SQUARE),
+        "columns (float32)": tiles(_winograd.COLUMN),
         "3 products": rows,
         "9 products": places,
     }

@@ -5,8 +5,7 @@ native convolutions and their automatic gradients as with patches times a matrix
 layouts`; 13 and 64 times in earlier measurements), and nearly twice as long if `reduce_window` pools (measured by
 hand). But on a CPU, patches that outgrow the caches cost more than the products. For those, if a device is one core,
 the convolution is XLA's own after all, with gradients in another form (`_native_conv`); otherwise the batch is divided
-into blocks of examples, forwards and backwards. Kernels of 3x3 between many channels need a quarter of the products
-(`_winograd`).
+into blocks of examples, forwards and backwards. Kernels of 3x3 need a quarter or half of the products (`_winograd`).
 """
 
 from __future__ import annotations
@@ -96,9 +95,9 @@ def convolution(
     out = jax.eval_shape(lowered, lhs, rhs).shape
     bytes_of_patches = measure_patches(out, rhs.shape, lhs.dtype.itemsize * groups)
     if (*window_strides, *dilation, groups) == (1,) * 5:
-        if is_faster_in_tiles(lhs, out, rhs.shape):
-            in_tiles = functools.partial(_winograd.convolve, padding=padding, precision=precision)
-            bytes_of_tiles = _winograd.measure_tiles(out, rhs.shape, lhs.dtype.itemsize)
+        if tile := choose_tile(lhs, out, rhs.shape):
+            in_tiles = functools.partial(_winograd.convolve, padding=padding, precision=precision, tile=tile)
+            bytes_of_tiles = _winograd.measure_tiles(out, rhs.shape, lhs.dtype.itemsize, tile)
             return in_blocks(in_tiles, block(len(lhs), bytes_of_tiles), lhs, rhs)
         pads = find_padding(lhs.shape[1:3], rhs.shape[:2], padding)
         if pads is not None and is_faster_natively(lhs, out, rhs.shape, bytes_of_patches):
@@ -222,35 +221,44 @@ def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]
     )
 
 
-THINNEST, CHANNELS, TILES, COVERED = 16, 48, 16, 1.5
-"""Limits from which Winograd's tiles are faster than patches on a CPU: the fewest channels in and out, both together,
-tiles of a batch, and the outputs that tiles cover as a multiple of those needed."""
+FEWEST, THINNEST, CHANNELS, WIDER = 4, 16, 48, 2
+"""Limits of channels on a CPU: the fewest in and out for columns and for squares, the sum of both from which there are
+squares, and the channels out as a multiple of those in up to which there are columns."""
+
+TILES, COVERED = 16, 1.5
+"""The fewest tiles of a batch, and the outputs that tiles may cover as a multiple of those needed."""
 
 
-def is_faster_in_tiles(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]) -> bool:
-    """Returns whether a convolution with stride 1 is faster by Winograd's minimal filtering.
+def choose_tile(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[int, int] | None:
+    """Returns Winograd's tile with which a convolution with stride 1 is faster than in the other forms, or None.
 
-    Within these limits it takes 0.3 to 0.75 of the time of the other forms, forwards and backwards, and at most as
-    long if clients' kernels are stacked (`benchmarks/NOTES.md`). A single example, of which the operations are
-    counted for the bill, is never in tiles.
+    Within these limits squares take 0.3 to 0.75 of the time of the other forms, forwards and backwards, and at most as
+    long if clients' kernels are stacked; columns take 0.24 to 0.86, and at most as long if a device is two cores
+    (`benchmarks/NOTES.md`). A single example, of which the operations are counted for the bill, is never in tiles.
 
     Args:
       lhs: examples.
       out: shape of the result.
       kernel: shape of the kernel.
     """
-    examples, height, width = out[:3]
-    tiles = _winograd.count_tiles(height) * _winograd.count_tiles(width)
-    return (
+    examples, *sides = out[:3]
+    *places, few, many = *kernel[:2], *sorted(kernel[2:])
+    if few >= THINNEST and few + many >= CHANNELS:
+        tile = _winograd.SQUARE
+    elif few >= FEWEST and few + many < CHANNELS and kernel[3] <= WIDER * kernel[2]:
+        tile = _winograd.COLUMN
+    else:
+        return None
+    tiles = math.prod(_winograd.count_tiles(sides, tile))
+    faster = (
         jax.default_backend() == "cpu"
         and lhs.dtype in (jnp.float32, jnp.float64)
-        and kernel[:2] == (3, 3)
-        and min(kernel[2:]) >= THINNEST
-        and sum(kernel[2:]) >= CHANNELS
+        and places == [3, 3]
         and examples > 1
         and examples * tiles >= TILES
-        and tiles * _winograd.TILE**2 <= COVERED * height * width
+        and tiles * math.prod(tile) <= COVERED * math.prod(sides)
     )
+    return tile if faster else None
 
 
 def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:

@@ -84,6 +84,7 @@ def test_a_dilated_kernel_sees_the_places_that_the_native_convolution_sees(group
 @pytest.mark.parametrize("batch", [6, 7])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
+    monkeypatch.setattr(_conv, "choose_tile", lambda *_: None)
     x, k = rows_and_kernel(out=4, groups=groups)
     x = jnp.concatenate([x, 2 * x, -x, x])[:batch]
     of_a_row = 9 * 8 * 9 * 4 * 4
@@ -97,7 +98,8 @@ def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
 
 @pytest.fixture
 def one_core(monkeypatch):
-    """Devices that are a core each, and no convolution too small for XLA's own."""
+    """Devices that are a core each, and no convolution too small for XLA's own, or in tiles."""
+    monkeypatch.setattr(_conv, "choose_tile", lambda *_: None)
     monkeypatch.setattr(_conv, "is_one_core", lambda: True)
     monkeypatch.setattr(_conv, "NATIVE_PATCHES", 0)
     monkeypatch.setattr(_conv, "NATIVE_ROWS", 0)

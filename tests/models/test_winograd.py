@@ -10,7 +10,7 @@ import pytest
 from fedjax_sel import Task, models
 from fedjax_sel.models import _conv, _winograd
 from fedjax_sel.models._conv import convolution
-from fedjax_sel.models._winograd import make_transforms
+from fedjax_sel.models._winograd import COLUMN, SQUARE, make_transforms
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
@@ -59,9 +59,10 @@ PADDINGS = {
 }
 
 
+@pytest.mark.parametrize("tile", [SQUARE, COLUMN], ids=str)
 @pytest.mark.parametrize("sides", [(8, 8), (7, 10), (5, 6)], ids=str)
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_outputs_and_gradients_are_those_of_a_convolution(sides, padding):
+def test_outputs_and_gradients_are_those_of_a_convolution(sides, padding, tile):
     x, kernel = make_images(sides=sides)
     pads = PADDINGS[padding]
     exact = convolve_exactly(x, kernel, pads)
@@ -69,7 +70,10 @@ def test_outputs_and_gradients_are_those_of_a_convolution(sides, padding):
 
     @jax.jit
     def both(x, kernel, given):
-        out, back = jax.vjp(lambda *a: _winograd.convolve(*a, padding if padding.isupper() else pads, None), x, kernel)
+        how = functools.partial(
+            _winograd.convolve, padding=padding if padding.isupper() else pads, precision=None, tile=tile
+        )
+        out, back = jax.vjp(how, x, kernel)
         return out, *back(given)
 
     ours = both(x, kernel, given)
@@ -99,7 +103,8 @@ def test_the_usual_points_give_the_published_matrices():
     np.testing.assert_allclose(outputs, of_outputs)
 
 
-def test_rounding_errors_are_half_of_those_of_the_usual_points(monkeypatch):
+@pytest.mark.parametrize(("tile", "form", "limit"), [(SQUARE, "forwards", 3), (COLUMN, "columns_forwards", 2)])
+def test_rounding_errors_are_less_than_those_of_the_usual_points(tile, form, limit, monkeypatch):
     """Beside patches, whose errors are the measure; ReLU's outputs are the inputs of most convolutions."""
     x, kernel = make_images(8, (16, 16), 32, 64)
     x, kernel = np.maximum(x, 0), kernel / np.float32(np.sqrt(9 * 32))
@@ -109,29 +114,31 @@ def test_rounding_errors_are_half_of_those_of_the_usual_points(monkeypatch):
         return np.sqrt(np.mean((np.asarray(of(jnp.asarray(x), jnp.asarray(kernel))) - exact) ** 2))
 
     def in_tiles(x, kernel):
-        return _winograd.convolve(x, kernel, "SAME", None)
+        return _winograd.convolve(x, kernel, "SAME", None, tile)
 
     patches = err(lambda x, k: _conv.extract_patches(x, k, "SAME", (1, 1), (1, 1), None))
     ours = err(in_tiles) / patches
-    monkeypatch.setattr(_winograd, "forwards", _winograd.forwards.__wrapped__)  # traced again, and not kept
+    monkeypatch.setattr(_winograd, form, getattr(_winograd, form).__wrapped__)  # traced again, and not kept
     monkeypatch.setattr(_winograd, "TRANSFORMS", make_transforms((0, 1, -1, 2, -2)))
     usual = err(in_tiles) / patches
     print(f"errors of patches {patches:.2e}; ours {ours:.2f}, the usual points {usual:.2f} times as large")
-    assert ours < 3 < usual
+    assert ours < limit < usual
 
 
 def convolve(x, kernel):
     return convolution(x, kernel, (1, 1), "SAME", dimension_numbers=ORDER)
 
 
-@pytest.fixture
-def tiles(monkeypatch):
-    """No convolution of two examples is too small or thin for tiles."""
-    for name in ("THINNEST", "CHANNELS", "TILES"):
-        monkeypatch.setattr(_conv, name, 0)
+@pytest.fixture(params=[SQUARE, COLUMN], ids=str)
+def tile(request, monkeypatch):
+    """Returns the tiles in which all convolutions of two examples are."""
+    limits = {"THINNEST": 0, "CHANNELS": 0} if request.param == SQUARE else {"FEWEST": 0}
+    for name, limit in ({"TILES": 0} | limits).items():
+        monkeypatch.setattr(_conv, name, limit)
+    return request.param
 
 
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tile")
 def test_clients_with_kernels_of_their_own_can_be_stacked():
     x, kernel = make_images()
     xs, kernels = np.stack([x, 2 * x, x - 1]), np.stack([kernel, kernel + 1, -kernel])
@@ -140,12 +147,11 @@ def test_clients_with_kernels_of_their_own_can_be_stacked():
     agree(jax.vmap(convolve, (0, None))(xs, kernel)[1], convolve_exactly(xs[1], kernel, PADDINGS["SAME"]))
 
 
-@pytest.mark.usefixtures("tiles")
-def test_blocks_of_examples_change_nothing(monkeypatch):
+def test_blocks_of_examples_change_nothing(tile, monkeypatch):
     x, kernel = make_images(6)
     weight = np.random.default_rng(5).normal(size=(6, 8, 8, 5)).astype(np.float32)
-    of_example = _winograd.measure_tiles((6, 8, 8, 5), kernel.shape, 4)
-    assert of_example == 4 * 36 * 3 * 4
+    of_example = _winograd.measure_tiles((6, 8, 8, 5), kernel.shape, 4, tile)
+    assert of_example == {SQUARE: 4 * 36, COLUMN: 16 * 18}[tile] * 3 * 4
 
     def total(x, kernel):
         return (weight * convolve(x, kernel)).sum()
@@ -159,7 +165,7 @@ def test_blocks_of_examples_change_nothing(monkeypatch):
         agree(a, b)
 
 
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tile")
 def test_a_gradient_has_the_gradient_of_patches(monkeypatch):
     x, kernel = make_images()
 
@@ -168,7 +174,7 @@ def test_a_gradient_has_the_gradient_of_patches(monkeypatch):
         return jnp.square(gradient).sum()
 
     ours = jax.grad(norm, (0, 1))(x, kernel)
-    monkeypatch.setattr(_conv, "is_faster_in_tiles", lambda *_: False)
+    monkeypatch.setattr(_conv, "choose_tile", lambda *_: None)
     for mine, true in zip(ours, jax.grad(norm, (0, 1))(x, kernel), strict=True):
         agree(mine, true)
 
@@ -176,18 +182,25 @@ def test_a_gradient_has_the_gradient_of_patches(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, True),
-        ({"channels": 16}, True),
-        ({"channels": 15, "out": 64}, False),
-        ({"channels": 16, "out": 16}, False),
-        ({"examples": 4, "side": 8}, True),
-        ({"examples": 3, "side": 8}, False),
-        ({"examples": 1}, False),
-        ({"side": 7}, True),
-        ({"side": 6}, False),
-        ({"kernel": 5}, False),
-        ({"dtype": jnp.bfloat16}, False),
-        ({"backend": "gpu"}, False),
+        ({}, SQUARE),
+        ({"channels": 16}, SQUARE),
+        ({"channels": 15, "out": 64}, None),
+        ({"channels": 16, "out": 16}, COLUMN),
+        ({"channels": 4, "out": 8}, COLUMN),
+        ({"channels": 4, "out": 9}, None),
+        ({"channels": 40, "out": 4}, COLUMN),
+        ({"channels": 3, "out": 6}, None),
+        ({"examples": 4, "side": 8}, SQUARE),
+        ({"examples": 3, "side": 8}, None),
+        ({"examples": 1}, None),
+        ({"side": 7}, SQUARE),
+        ({"side": 6}, None),
+        ({"side": 6, "channels": 16, "out": 16}, COLUMN),
+        ({"side": 5, "channels": 16, "out": 16}, None),
+        ({"kernel": 5}, None),
+        ({"kernel": 5, "channels": 16, "out": 16}, None),
+        ({"dtype": jnp.bfloat16}, None),
+        ({"backend": "gpu"}, None),
     ],
     ids=str,
 )
@@ -197,7 +210,7 @@ def test_which_convolutions_are_in_tiles(change, expected, monkeypatch):
     shape = (change.get("examples", 64), side, side)
     kernel = (change.get("kernel", 3),) * 2 + (channels, out)
     lhs = jax.ShapeDtypeStruct((*shape, channels), change.get("dtype", jnp.float32))
-    assert _conv.is_faster_in_tiles(lhs, (*shape, out), kernel) is expected
+    assert _conv.choose_tile(lhs, (*shape, out), kernel) == expected
 
 
 @pytest.mark.parametrize(
