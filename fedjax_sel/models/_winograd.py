@@ -120,20 +120,20 @@ def convolve(
     beyond = [size * num - side for size, num, side in zip(tile, count_tiles(sides, tile), sides, strict=True)]
     whole = [(before, after + more, 0) for (before, after), more in zip(padding, beyond, strict=True)]
     lhs = lax.pad(lhs, jnp.zeros((), lhs.dtype), [(0, 0, 0), *whole, (0, 0, 0)])
-    outputs: Any = convolve_tiles(lhs, rhs, precision) if tile == SQUARE else convolve_columns(lhs, rhs, precision)
+    outputs: Any = convolve_squares(lhs, rhs, precision) if tile == SQUARE else convolve_columns(lhs, rhs, precision)
     return outputs[:, : sides[0], : sides[1]]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def convolve_tiles(lhs: Array, rhs: Array, precision: Any) -> Array:
+def convolve_squares(lhs: Array, rhs: Array, precision: Any) -> Array:
     """Returns the convolution of examples that are padded to whole squares."""
-    return forwards(lhs, rhs, precision)[0]
+    return squares_forwards(lhs, rhs, precision)[0]
 
 
 @functools.partial(jax.jit, static_argnums=2)  # traced once for all layers of equal shapes
-def forwards(lhs, rhs, precision):
+def squares_forwards(lhs, rhs, precision):
     """Returns the outputs, and for the backward pass the transformed inputs and the kernel."""
-    inputs = transform_tiles(TRANSFORMS.inputs, lhs)
+    inputs = transform_squares(TRANSFORMS.inputs, lhs)
     products = multiply("ktc,kco->kto", inputs, transform_kernel(rhs), precision)
     height, width = (side - KERNEL + 1 for side in lhs.shape[1:3])
     shape = SEEN, lhs.shape[0], height // TILE, width // TILE, rhs.shape[-1]
@@ -145,10 +145,10 @@ def forwards(lhs, rhs, precision):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def backwards(precision, kept, given):
+def squares_backwards(precision, kept, given):
     """Returns the gradients of examples and kernel: each transform's transpose, in the opposite order."""
     inputs, rhs = kept
-    outputs = transform_tiles(TRANSFORMS.outputs.T, given)
+    outputs = transform_squares(TRANSFORMS.outputs.T, given)
     of_inputs = multiply("kto,kco->ktc", outputs, transform_kernel(rhs), precision)
     of_kernels = multiply("ktc,kto->kco", inputs, outputs, precision)
     rows = [combine(TRANSFORMS.kernel.T, list(x)) for x in combine(TRANSFORMS.kernel.T, of_kernels)]
@@ -159,7 +159,7 @@ def backwards(precision, kept, given):
     return lax.optimization_barrier(flat.reshape(*flat.shape[:2], -1, rhs.shape[2])), of_kernel
 
 
-convolve_tiles.defvjp(forwards, backwards)
+convolve_squares.defvjp(squares_forwards, squares_backwards)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -208,7 +208,7 @@ def see_across(x: Float[Array, "6 b tiles w c"]) -> Float[Array, "6 places k"]:
     return lax.optimization_barrier(patches.reshape(SEEN, -1, KERNEL * x.shape[-1]))
 
 
-def transform_tiles(matrix: np.ndarray, x: Float[Array, "b h w c"]) -> list[Float[Array, "6 tiles c"]]:
+def transform_squares(matrix: np.ndarray, x: Float[Array, "b h w c"]) -> list[Float[Array, "6 tiles c"]]:
     """Returns `matrix x matrixᵀ` of every tile, in an array for each of the six columns.
 
     The barriers keep XLA from computing the rows again for each column, and the columns for each product.

@@ -103,7 +103,7 @@ def test_the_usual_points_give_the_published_matrices():
     np.testing.assert_allclose(outputs, of_outputs)
 
 
-@pytest.mark.parametrize(("tile", "form", "limit"), [(SQUARE, "forwards", 3), (COLUMN, "columns_forwards", 2)])
+@pytest.mark.parametrize(("tile", "form", "limit"), [(SQUARE, "squares_forwards", 3), (COLUMN, "columns_forwards", 2)])
 def test_rounding_errors_are_less_than_those_of_the_usual_points(tile, form, limit, monkeypatch):
     """Beside patches, whose errors are the measure; ReLU's outputs are the inputs of most convolutions."""
     x, kernel = make_images(8, (16, 16), 32, 64)
