@@ -225,7 +225,7 @@ FEWEST, THINNEST, CHANNELS, WIDER = 4, 16, 48, 2
 """Limits of channels on a CPU: the fewest in and out for columns and for squares, the sum of both from which there are
 squares, and the channels out as a multiple of those in up to which there are columns."""
 
-TILES, COVERED = 16, 1.5
+TILES, COVERED = 16, 1.55
 """The fewest tiles of a batch, and the outputs that tiles may cover as a multiple of those needed."""
 
 

@@ -194,6 +194,7 @@ def test_a_gradient_has_the_gradient_of_patches(monkeypatch):
         ({"examples": 3, "side": 8}, None),
         ({"examples": 1}, None),
         ({"side": 7}, SQUARE),
+        ({"side": 13}, SQUARE),
         ({"side": 6}, None),
         ({"side": 6, "channels": 16, "out": 16}, COLUMN),
         ({"side": 5, "channels": 16, "out": 16}, None),
