@@ -1,11 +1,11 @@
-"""Convolution and pooling as slices, one matrix product and one maximum.
+"""Convolutions as slices and one matrix product.
 
 Every local step runs inside a loop. There, on XLA's CPU backend, rounds of `conv_dropout` take 31 times as long with
 native convolutions and their automatic gradients as with patches times a matrix (`python -m benchmarks --only
-layouts`; 13 and 64 times in earlier measurements), and nearly twice as long if `reduce_window` pools (measured by
-hand). But on a CPU, patches that outgrow the caches cost more than the products. For those, if a device is one core,
-the convolution is XLA's own after all, with gradients in another form (`_native_conv`); otherwise the batch is divided
-into blocks of examples, forwards and backwards. Kernels of 3x3 need a quarter or half of the products (`_winograd`).
+layouts`; 13 and 64 times in earlier measurements). But on a CPU, patches that outgrow the caches cost more than the
+products. For those, if a device is one core, the convolution is XLA's own after all, with gradients in another form
+(`_native_conv`); otherwise the batch is divided into blocks of examples, forwards and backwards. Kernels of 3x3 need a
+quarter or half of the products (`_winograd`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedjax_sel.models import _winograd
 from fedjax_sel.models._batches import divide_batch, in_blocks
 from fedjax_sel.models._native_conv import convolve, find_padding
 
-__all__ = ["convolution", "is_lowered", "max_pool"]
+__all__ = ["convolution", "is_lowered"]
 
 NATIVE: frozenset[str] = frozenset()
 """Backends whose native convolution is always used, unchanged: none. On a GPU (H100) stacked clients make it a grouped
@@ -259,23 +259,6 @@ def choose_tile(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]) -> tu
         and tiles * math.prod(tile) <= COVERED * math.prod(sides)
     )
     return tile if faster else None
-
-
-def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:
-    """Returns the maximum of each `window`-sided square; incomplete squares are dropped, as in Flax and PyTorch.
-
-    Raises:
-      ValueError: there is no complete square.
-
-    >>> max_pool(jnp.arange(15.0).reshape(3, 5, 1))[..., 0]
-    Array([[6., 8.]], dtype=float32)
-    """
-    *batch, height, width, channels = x.shape
-    down, across = height // window, width // window
-    if not (down and across):
-        raise ValueError(f"max_pool: examples of {height}x{width} hold no window of {window}x{window}")
-    x = x[..., : down * window, : across * window, :]
-    return x.reshape(*batch, down, window, across, window, channels).max((-4, -2))
 
 
 def shift(

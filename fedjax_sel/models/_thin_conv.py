@@ -20,6 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from fedjax_sel.models._pool import pool
+
 __all__ = ["are_thin", "convolve_thin", "pool_thin"]
 
 LEAST_EXAMPLES, MOST_CHANNELS = 16, 16
@@ -134,7 +136,7 @@ def see_row(wide: Float[Array, "h kw i x b"], y: Any, kernel: Float[Array, "kh k
 
 
 def pool_thin(x: Float[Array, "b h w c"]) -> Float[Array, "b y x c"]:
-    """Returns the maximum of each square of 2x2; incomplete squares are dropped, as in `_conv.max_pool`."""
-    num, height, width, channels = x.shape
+    """Returns the maximum of each square of 2x2; incomplete squares are dropped, as in `max_pool`."""
+    height, width = x.shape[1:3]
     x = x[:, : height // 2 * 2, : width // 2 * 2].transpose(1, 3, 2, 0)
-    return x.reshape(height // 2, 2, channels, width // 2, 2, num).max((1, 4)).transpose(3, 0, 2, 1)
+    return jnp.transpose(pool(x, 2, (0, 2)), (3, 0, 2, 1))

@@ -4,9 +4,9 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._fast_conv import Conv, fast_convolution
 from fedjax_sel.models._initial import KINDS, apply_hidden, dense, init_options
+from fedjax_sel.models._pool import max_pool
 from fedjax_sel.models._sizes import check_sizes
 from fedjax_sel.models._thin_conv import are_thin, convolve_thin, pool_thin
 from fedjax_sel.pytree import is_whole

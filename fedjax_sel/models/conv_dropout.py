@@ -4,10 +4,10 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.models._blocks import images
-from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dense import Dense
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
+from fedjax_sel.models._pool import max_pool
 from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["ConvDropout"]

@@ -1,4 +1,4 @@
-"""The lowered convolution and pooling against XLA's own."""
+"""The lowered convolution against XLA's own."""
 
 import functools
 
@@ -12,9 +12,10 @@ from jax.interpreters import partial_eval
 
 from fedjax_sel.models import _conv, _native_conv
 from fedjax_sel.models._batches import in_blocks
-from fedjax_sel.models._conv import convolution, max_pool
+from fedjax_sel.models._conv import convolution
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.task.costs import count_flops
+from tests.models.gradients import agree, with_gradients
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
@@ -23,13 +24,6 @@ def rows_and_kernel(kernel=(3, 3), channels=4, out=6, groups=1, sides=(9, 8), dt
     rng = np.random.default_rng(3)
     x = rng.normal(size=(examples, *sides, channels)).astype(dtype)
     return jnp.asarray(x), jnp.asarray(rng.normal(size=(*kernel, channels // groups, out)).astype(dtype))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def with_gradients(of, *given):
-    """Output and gradients, every number of the output counting by a factor of its own."""
-    y, back = jax.vjp(of, *given)
-    return y, *back(jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape))
 
 
 def both(x, kernel, strides=(1, 1), padding="SAME", **options):
@@ -49,12 +43,6 @@ def native(x, kernel, strides, padding, **options):
         x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((*p, 0) for p in padding), (0, 0, 0)])
         padding = "VALID"
     return lax.conv_general_dilated(x, kernel, strides, padding, **options)
-
-
-def agree(ours, theirs, tolerance=1e-4):
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("padding", ["SAME", "SAME_LOWER", "VALID", [(2, 0), (1, 3)], [(-1, 1), (0, -2)]], ids=str)
@@ -284,20 +272,6 @@ def test_a_1x1_kernel_is_the_product_alone():
 def test_what_is_not_lowered_is_refused(shapes, options, error, match):
     with pytest.raises(error, match=match):
         convolution(*map(jnp.zeros, shapes), (1, 1), "VALID", **options)
-
-
-@pytest.mark.parametrize("window", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(2, 8, 6, 3), (2, 9, 7, 3), (7, 11, 1), (2, 3, 5, 4, 2)], ids=str)
-def test_pooling_and_its_gradient_are_flax_s(shape, window):
-    x = jax.random.normal(jax.random.key(1), shape)
-
-    ours = with_gradients(lambda x: max_pool(x, window), x)
-    agree(ours, with_gradients(lambda x: nn.max_pool(x, (window, window), (window, window)), x), 1e-6)
-
-
-def test_pooling_rows_smaller_than_the_window_is_refused():
-    with pytest.raises(ValueError, match="examples of 1x4 hold no window of 2x2"):
-        max_pool(jnp.zeros((2, 1, 4, 3)))
 
 
 @pytest.mark.parametrize("groups", [1, 2, 8])

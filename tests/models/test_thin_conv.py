@@ -10,25 +10,9 @@ from jax import lax
 from fedjax_sel.models import cnn
 from fedjax_sel.models._thin_conv import are_thin, convolve_thin, pool_thin
 from fedjax_sel.models.cnn import CNN
+from tests.models.gradients import agree, with_gradients
 
 ORDER = ("NHWC", "HWIO", "NHWC")
-
-
-def with_gradients(of, *given):
-    """Output and gradients, every number of the output counting by a factor of its own."""
-
-    @jax.jit
-    def both(*given):
-        y, back = jax.vjp(of, *given)
-        return y, *back(jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape))
-
-    return both(*given)
-
-
-def agree(ours, theirs, tolerance=1e-4):
-    for a, b in zip(ours, theirs, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
 def draw(*shapes):
