@@ -76,7 +76,7 @@ def list_medium() -> list[Cell]:
     base = {**size.describe_base(SPEECH[scale], SPEAKING, STRONG), "seeds": 3}
     shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
     out += [make_method_cell(scale, name_many(SPEECH[scale], STRONG), method, base) for method in shown]
-    add(CIFAR10, (MARGIN, LOSS, BATCHES), 5)
+    add(CIFAR10, (MARGIN, LOSS, BATCHES), 3)
     out += list_medium_stragglers((EDS, RDS), 3, "20 %", "10 %")
     add(LESS, (FEDPROX,), 1)
     return out
