@@ -88,7 +88,7 @@ def row_of(key: Key, measured: Mapping[Key, Measured], published: Mapping[Key, P
         return PARTITIONS[key[1]], name, said, NOT_RUN, "", ""
     ours = measured[key]
     if ours.mu is not None:
-        chosen = f"best of {ours.tried}" if ours.tried > 1 else f"the only one of {len(MUS)} that was run"
+        chosen = f"best of {ours.tried}" if ours.tried > 1 else f"of {len(MUS)}, the one with most seeds"
         name += f", μ = {ours.mu:g} ({chosen})"
     found = compare(ours, theirs)
     return PARTITIONS[key[1]], name, said, show_measured(ours), show_difference(*found), judge(*found)
